@@ -3,12 +3,11 @@
 import errno
 import hashlib
 import json
-import threading
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import numpy as np
 import pytest
 
+from download_server import serving
 from published_files import digits
 from unweave.data import MNIST
 from unweave.data.published import download as sources
@@ -18,72 +17,12 @@ CONTENT = np.random.default_rng(0).integers(0, 256, 300_000, dtype=np.uint8).tob
 DIGEST = f"sha256:{hashlib.sha256(CONTENT).hexdigest()}"
 
 
-class Server(ThreadingHTTPServer):
-    """Serve content by path: with or without ranges, truncated, changed, or not at all."""
-
-    daemon_threads = True
-
-    def __init__(self):
-        super().__init__(("127.0.0.1", 0), Handler)
-        self.files = {"/a.bin": CONTENT}
-        self.ranges, self.cut, self.tag, self.told_length = True, [], '"one"', None
-        self.asked = []  # (path, Range)
-        self.style = "length"  # "chunked", or "none": the end of the connection is that of the file
-
-    def handle_error(self, request, client_address):
-        """Ignore clients that disconnect, which these tests provoke."""
-
-    def url(self, name="a.bin"):
-        return f"http://127.0.0.1:{self.server_port}/{name}"
-
-
-class Handler(BaseHTTPRequestHandler):
-    def log_message(self, *arguments):
-        pass
-
-    def do_GET(self):
-        server, asked = self.server, self.headers.get("Range")
-        server.asked.append((self.path, asked))
-        content = server.files.get(self.path)
-        if content is None:
-            return self.send_error(404)
-        start = 0
-        if asked and server.ranges and self.headers.get("If-Range", server.tag) == server.tag:
-            start = int(asked.removeprefix("bytes=").rstrip("-"))
-            if start >= len(content):
-                self.send_response(416)
-                self.send_header("Content-Range", f"bytes */{len(content)}")
-                return self.end_headers()
-            self.send_response(206)
-            self.send_header("Content-Range", f"bytes {start}-{len(content) - 1}/{len(content)}")
-        else:
-            self.send_response(200)
-        length = server.told_length or len(content) - start
-        if server.style == "length":
-            self.send_header("Content-Length", str(length))
-        elif server.style == "chunked":
-            self.send_header("Transfer-Encoding", "chunked")
-        if server.tag:
-            self.send_header("ETag", server.tag)
-        self.end_headers()
-        end = server.cut.pop(0) if server.cut else len(content)
-        if server.style == "chunked":
-            self.wfile.write(b"%x\r\n%b\r\n" % (end - start, content[start:end]))
-            content = b"0\r\n\r\n" if end == len(content) else b""
-            start, end = 0, None
-        self.wfile.write(content[start:end])
-
-
 @pytest.fixture
 def server(monkeypatch):
     monkeypatch.setattr("time.sleep", lambda seconds: None)
     monkeypatch.setattr(sources, "BLOCK", 10_000)
-    with Server() as made:
-        thread = threading.Thread(target=made.serve_forever, kwargs={"poll_interval": 0.01})
-        thread.start()
+    with serving({"/a.bin": CONTENT}) as made:
         yield made
-        made.shutdown()
-        thread.join()
 
 
 def source(server, *names, size=300_000, digest=DIGEST):
@@ -164,7 +103,7 @@ def test_without_an_etag_a_download_is_not_resumed(server, tmp_path):
 
 def test_a_partial_download_longer_than_the_file_is_discarded(server, tmp_path):
     (tmp_path / "a.bin.part").write_bytes(b"other" * 100_000)
-    about = {"url": server.url(), "tag": server.tag}
+    about = {"url": server.url(), "tag": server.tag, "synced": 500_000}
     (tmp_path / "a.bin.part.json").write_text(json.dumps(about))
     assert fetch(source(server, size=None, digest=None), tmp_path).read_bytes() == CONTENT
     assert [asked for _, asked in server.asked] == ["bytes=500000-", None]

@@ -1,4 +1,4 @@
-"""Ctrl-C: what was trained is kept, in memory and in a store, and training resumes from there."""
+"""Ctrl-C and SIGTERM: what was trained is kept, training resumes from there, and no traceback."""
 
 import os
 import signal
@@ -30,18 +30,18 @@ class Stops(Silent):
 
 
 class Presses(Silent):
-    """Presses Ctrl-C at some steps."""
+    """Presses Ctrl-C at some steps, or sends another signal."""
 
-    def __init__(self, *steps):
-        self.steps = steps
+    def __init__(self, *steps, number=signal.SIGINT):
+        self.steps, self.number = steps, number
 
     def advance(self, step, rows):
         if step in self.steps:
-            os.kill(os.getpid(), signal.SIGINT)
+            os.kill(os.getpid(), self.number)
             time.sleep(0.01)
 
 
-@pytest.mark.parametrize("progress", [Stops(), Presses(20)])
+@pytest.mark.parametrize("progress", [Stops(), Presses(20), Presses(20, number=signal.SIGTERM)])
 def test_an_interrupted_run_is_saved_and_ends_with_the_same_bits(tmp_path, progress):
     runs, data = [small_run(steps=50, seed=seed) for seed in (0, 1)], SMALL.load(CPU)
     store = Store(tmp_path)
@@ -58,6 +58,7 @@ def test_an_interrupted_run_is_saved_and_ends_with_the_same_bits(tmp_path, progr
         assert one.log == two.log
         assert all(torch.equal(one.weights[name], two.weights[name]) for name in one.weights)
     assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
+    assert signal.getsignal(signal.SIGTERM) == signal.SIG_DFL
 
 
 def test_a_second_interrupt_stops_at_once(tmp_path, capsys):
@@ -142,3 +143,48 @@ def test_the_command_keeps_what_it_trained(tmp_path, workers):
     assert len(folders) == 8
     assert {folder.status for folder in folders} == {"stopped"}
     assert len({max(folder.states) for folder in folders}) == 1
+
+
+INTERRUPTED = """
+import os, runpy, signal, sys
+
+class Presses:
+    def find_spec(self, name, path, target=None):
+        if name == {name!r}:
+            os.kill(os.getpid(), signal.SIGINT)
+
+signal.signal(signal.SIGINT, signal.default_int_handler)
+sys.meta_path.insert(0, Presses())
+sys.argv = ["unweave", "train", "steps=5", "--store", {store!r}]
+runpy.run_module("unweave", run_name="__main__", alter_sys=True)
+"""
+
+
+@pytest.mark.parametrize("name", ["typer", "unweave.cli.train", "torch", "torch._C"])
+def test_an_interrupted_import_ends_the_command(name, tmp_path):
+    """The imports of the command line, of torch, and of what torch is made of."""
+    script = INTERRUPTED.format(name=name, store=str(tmp_path))
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True)
+    assert (done.returncode, done.stdout, done.stderr) == (130, "", "\nstopped\n")
+    assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_signal_at_any_moment_ends_the_command_without_a_traceback(tmp_path, number):
+    """To all of its processes, from the start of the command until it trains in workers."""
+    command = [sys.executable, "-m", "unweave", "train", "data=shapes2d", "data.side=16",
+               "data.positions=4", "data.orientations=1", "network=mlp", "batch_size=8",
+               "steps=100000", "seed=0..7", "--device", "cpu", "--threads", "2",
+               "--measure-every", "50", "--measure", "mig"]  # fmt: skip
+    for delay in np.linspace(0.1, 12.0, 40):
+        process = subprocess.Popen(
+            [*command, "--store", str(tmp_path / f"{delay}")], stderr=subprocess.PIPE, text=True,
+            start_new_session=True, stdout=subprocess.DEVNULL,
+            preexec_fn=lambda: signal.signal(signal.SIGINT, signal.default_int_handler),
+        )  # fmt: skip
+        time.sleep(delay)
+        os.killpg(process.pid, number)
+        _, said = process.communicate(timeout=60)
+        assert "Traceback" not in said, (delay, said)
+        assert process.returncode in (130, -number), (delay, said)

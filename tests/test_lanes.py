@@ -227,16 +227,17 @@ def test_only_running_statistics_are_buffers():
     assert kinds == {"running_mean", "running_var"}
 
 
-def test_lanes_keep_their_state_when_others_are_dropped():
+@pytest.mark.parametrize("value", [torch.inf, -torch.inf, torch.nan])
+def test_one_number_that_is_not_finite_is_found_in_its_lane(value):
+    """In every tensor of the state, one at a time; large numbers whose sum overflows are finite."""
     lanes = lanes_of([small_run(network=NORMALISED, seed=seed) for seed in range(3)])
-    lanes.advance()
-    before = [{n: t.clone() for n, t in lanes.state.lane(lane).items()} for lane in (0, 2)]
-    lanes.state.buffers["model.encoder.1.running_var"][1, 0] = torch.inf
-    assert lanes.state.finite() == [True, False, True]
-    lanes.keep([0, 2])
-    for lane, expected in enumerate(before):
-        assert lanes.state.lane(lane).keys() == expected.keys()
-        assert all(torch.equal(t, expected[n]) for n, t in lanes.state.lane(lane).items())
+    for name, tensor in lanes.state.lane(1).items():
+        before = tensor.clone()
+        tensor.fill_(3e38)
+        assert lanes.state.finite() == [True, True, True], name
+        tensor[(-1,) * tensor.dim()] = value
+        assert lanes.state.finite() == [True, False, True], name
+        tensor.copy_(before)
 
 
 @pytest.mark.parametrize("likelihood", LIKELIHOODS, ids=str)
@@ -338,7 +339,7 @@ def test_a_lane_that_fails_does_not_affect_the_others(tmp_path):
     first, second = train([bad, good], DATASET, store, checkpoint_seconds=0)
     assert second.failure is None
     assert first.failure is not None
-    assert first.failure == {"step": 0, "term": "rate", "checkpoint": None}
+    assert first.failure == {"step": 0, "term": "rate"}
     assert store.folder(bad).status == "failed"
     assert store.folder(good).status == "finished"
     (alone,) = train([good], DATASET)
@@ -361,7 +362,7 @@ def test_the_last_good_checkpoint_of_a_failed_lane_is_kept(tmp_path, monkeypatch
 
     monkeypatch.setattr(Engine, "step", poisoned)
     broken, other = train(runs, DATASET, store, checkpoint_seconds=0)
-    assert broken.failure == {"step": 8, "term": "distortion", "checkpoint": 8}
+    assert broken.failure == {"step": 8, "term": "distortion"}
     assert [row["step"] for row in broken.log] == list(range(1, 9))
     assert other.failure is None
     folder = store.folder(runs[0])
@@ -379,31 +380,6 @@ def interrupt(monkeypatch, at_step):
         return healthy(engine)
 
     monkeypatch.setattr(Engine, "step", interrupted)
-
-
-@pytest.mark.parametrize("at_step", [6, 12])
-def test_lanes_resume_bit_for_bit_if_one_of_them_failed(tmp_path, monkeypatch, at_step):
-    """WorkerKilled before or after lane 0 fails at step 9, the others end with the same bits."""
-    runs = [small_run(steps=16, seed=seed) for seed in range(3)]
-    healthy = Engine.step
-
-    def poisoned(engine):
-        lanes = engine.lanes
-        if lanes.step == 9 and len(lanes.runs) == 3:
-            lanes.state.parameters["model.decoder.0.weight"][0, 0, 0] = torch.nan
-        return healthy(engine)
-
-    monkeypatch.setattr(Engine, "step", poisoned)
-    whole = train(runs, DATASET, Store(tmp_path / "whole"), checkpoint_seconds=0)
-    with monkeypatch.context() as patch:
-        interrupt(patch, at_step)
-        with pytest.raises(KeyboardInterrupt):
-            train(runs, DATASET, Store(tmp_path / "cut"), checkpoint_seconds=0)
-    resumed = train(runs, DATASET, Store(tmp_path / "cut"), checkpoint_seconds=0)
-    for one, two in zip(whole, resumed, strict=True):
-        assert (one.failure is None) == (two.failure is None)
-        for name, value in (one.weights or {}).items():
-            assert torch.equal(value, two.weights[name])
 
 
 def test_normalised_lanes_resume_from_their_folders(tmp_path, monkeypatch):

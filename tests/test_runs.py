@@ -126,7 +126,7 @@ def test_a_damaged_run_is_listed_and_the_others_are_shown(unweave, store, file, 
 OTHER = [{"split": "test"}, {"rows": 50}, {"codes": "prior-cdf"}, {"seed": 1}, {"labels": "c0ffee"}]
 
 
-@pytest.mark.parametrize("other", [*OTHER, {"continuous": "x"}])
+@pytest.mark.parametrize("other", [*OTHER, {"continuous": "x"}, {"step": 5}])
 def test_scores_of_other_metrics_stay_if_they_are_of_the_same_facts(tmp_path, other):
     folder = RunFolder(add_run(tmp_path, 1.0, 0, 9.0, mig=0.1))
     facts, sap = ScoreFacts("all", 100, "mean"), stored_scores({"sap/kumar2018": 0.5})

@@ -139,7 +139,7 @@ def test_status_tells_running_from_stopped(tmp_path, unweave):
         assert folder.status == "running"
         assert " running " in unweave("runs", "--store", tmp_path)[1]
     assert " stopped " in unweave("runs", "--store", tmp_path)[1]
-    folder.write_failure({"step": 10, "term": "rate", "checkpoint": None})
+    folder.write_failure({"step": 10, "term": "rate"})
     with folder.lock():
         assert folder.status == "failed"
     (folder.path / "failed.json").unlink()

@@ -117,7 +117,7 @@ def test_a_lane_that_fails_in_a_worker_does_not_affect_the_others(one_worker_per
     runs = [small_run(objective=uw.BetaVAE(beta=beta), steps=6) for beta in weights]
     outcomes = train(runs, DATASET)
     assert [outcome.failure is None for outcome in outcomes] == [True, False, True]
-    assert outcomes[1].failure == {"step": 0, "term": "rate", "checkpoint": None}
+    assert outcomes[1].failure == {"step": 0, "term": "rate"}
     for run, outcome in zip(runs[::2], outcomes[::2], strict=True):
         (alone,) = train([run], DATASET)
         for name, value in alone.weights.items():
@@ -180,6 +180,42 @@ def test_a_killed_worker_is_detected(monkeypatch):
     assert multiprocessing.active_children() == []
 
 
+def test_workers_leave_signals_to_their_parent(monkeypatch, capfd):
+    """From the moment in which they are forked."""
+    fork, signals = os.fork, (signal.SIGINT, signal.SIGTERM)
+
+    def pressed():
+        if not (child := fork()):
+            for number in signals:
+                os.kill(os.getpid(), number)
+        return child
+
+    monkeypatch.setattr(os, "fork", pressed)
+    together = LanePool(lanes_of(runs_of()), Plan(3, 2, 1))
+    together.run(1)
+    for child in multiprocessing.active_children():
+        for number in signals:
+            os.kill(child.pid, number)
+    together.run(1)
+    assert together.lanes.step == 2
+    together.close()
+    assert capfd.readouterr().err == ""
+
+
+def test_workers_that_are_still_there_at_exit_are_ended():
+    """They do not receive the signal by which multiprocessing would end them."""
+    left = []
+
+    def leave():
+        left.append(LanePool(lanes_of(runs_of()), Plan(3, 3, 1)))
+        left[0].run(1)
+
+    process = multiprocessing.get_context("fork").Process(target=leave)
+    process.start()
+    process.join(60)
+    assert process.exitcode == 0
+
+
 def test_a_failed_fork_is_raised(monkeypatch):
     def refused():
         raise BlockingIOError(11, "Resource temporarily unavailable")
@@ -237,7 +273,7 @@ def test_workers_share_steps_evenly(engines, workers, monkeypatch):
     pool = object.__new__(worker_processes.WorkerProcesses)
     pool._workers, pool._last_worker = list(range(workers)), {}
     pool.engines = [SimpleNamespace(record=SimpleNamespace(merge=lambda sums: None))] * engines
-    pool._run(10, steps)
+    pool._run(10, steps, range(engines))
     for engine in range(engines):
         own = [task for task in tasks if task[0] == engine]
         ends = list(itertools.accumulate((count for *_, count in own), initial=10))

@@ -49,6 +49,8 @@ def os_error_text(error: OSError, store: Path | None) -> str:
     other = "" if store is None else ", or choose another folder with --store"
     if error.errno in _NO_SPACE:
         return f"{text}. Stored files are unchanged; free space{other}, and run the command again"
+    if error.errno == errno.EIO:
+        return f"{text}. Stored files are unchanged; check the disk, and run the command again"
     if error.errno in _NOT_WRITABLE and store is not None and _concerns(error.filename, store):
         return f"{text}. Choose another folder with --store"
     return text

@@ -1,18 +1,128 @@
-"""Write files atomically, so that after a crash a file is complete or absent, and CSV text."""
+"""Write files so that after a crash each of them is complete or absent, and CSV text.
+
+A file is written beside its place, synced, and renamed; then its folder is synced, so that the new
+name survives a power failure too. Everything that changes files and folders goes through `disk`,
+which tests replace to record every operation, to replay crashes and to let operations fail.
+"""
 
 from __future__ import annotations
 
 import csv
+import errno
 import io
 import json
 import os
 import uuid
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
+from contextvars import ContextVar
 from pathlib import Path
-from typing import BinaryIO
+from typing import Any, BinaryIO, cast
 
 UNFINISHED = ".unfinished-"  # prefix of the name of a file that is being written
+
+_NAME_START = len(UNFINISHED) + 33  # after 32 hexadecimal digits and a hyphen
+
+# Folders cannot be synced on Windows (EACCES), nor in some network file systems.
+_UNSYNCABLE = (errno.EACCES, errno.EPERM, errno.EINVAL, errno.ENOTSUP, errno.ENOSYS, errno.EBADF)
+
+_postponed: ContextVar[dict[Path, None] | None] = ContextVar("postponed", default=None)
+
+
+class Disk:
+    """The operations that change files and folders."""
+
+    def open(self, path: Path, mode: str) -> BinaryIO:
+        """Open a file for writing: "xb" creates it, "wb" empties it, "r+b" keeps its content."""
+        return cast(BinaryIO, path.open(mode))
+
+    def write(self, file: BinaryIO, content: Any) -> int:
+        """Write bytes, or an array's memory, at the file's position."""
+        count = file.write(content)
+        file.flush()  # so that an error appears here
+        return count
+
+    def truncate(self, file: BinaryIO, size: int) -> None:
+        """Cut off what is after the first bytes."""
+        file.truncate(size)
+
+    def sync(self, file: BinaryIO) -> None:
+        """Wait until the content of a file is on the disk."""
+        os.fsync(file.fileno())
+
+    def replace(self, source: Path, target: Path) -> None:
+        """Rename a file, and replace the target if there is one."""
+        os.replace(source, target)
+
+    def unlink(self, path: Path) -> None:
+        """Delete a file, if it exists."""
+        path.unlink(missing_ok=True)
+
+    def mkdir(self, path: Path) -> None:
+        """Create a folder, if it does not exist."""
+        path.mkdir(exist_ok=True)
+
+    def sync_folder(self, path: Path) -> None:
+        """Wait until the names in a folder are on the disk, where folders can be synced."""
+        try:
+            folder = os.open(path, os.O_RDONLY)
+            try:
+                os.fsync(folder)
+            finally:
+                os.close(folder)
+        except OSError as error:
+            if error.errno not in _UNSYNCABLE:
+                raise
+
+
+disk = Disk()
+
+
+class OutputFile(io.BufferedIOBase):
+    """A file to write to through `disk`, whose errors name it.
+
+    It is no plain file for NumPy, which would write to one without `disk`, and whose errors would
+    not say what went wrong.
+    """
+
+    def __init__(self, path: Path, mode: str, place: Path | None = None) -> None:
+        self.place = place or path  # where it will be, by which errors name it
+        with _naming(self.place):
+            self._file = disk.open(path, mode)
+
+    def write(self, content: Any) -> int:
+        """Write bytes, or an array's memory."""
+        with _naming(self.place):
+            return disk.write(self._file, content)
+
+    def truncate(self, size: int | None = None) -> int:
+        """Cut off what is after the first bytes, by default after the position."""
+        size = self.tell() if size is None else size
+        with _naming(self.place):
+            disk.truncate(self._file, size)
+        return size
+
+    def sync(self) -> None:
+        """Wait until the content is on the disk."""
+        with _naming(self.place):
+            disk.sync(self._file)
+
+    def close(self) -> None:
+        with _naming(self.place):
+            self._file.close()
+        super().close()
+
+    def seek(self, offset: int, whence: int = 0) -> int:
+        return self._file.seek(offset, whence)
+
+    def tell(self) -> int:
+        return self._file.tell()
+
+    def seekable(self) -> bool:
+        return True
+
+    def writable(self) -> bool:
+        return True
 
 
 def write_json(path: Path, content: object) -> None:
@@ -31,13 +141,81 @@ def atomically(path: Path) -> Iterator[BinaryIO]:
     """Open a temporary file to write to, which replaces `path` when the block is left normally."""
     beside = path.with_name(f"{UNFINISHED}{uuid.uuid4().hex}-{path.name}")
     try:
-        with beside.open("xb") as file:
-            yield file
-            file.flush()
-            os.fsync(file.fileno())
-        os.replace(beside, path)
+        with OutputFile(beside, "xb", path) as file:
+            yield cast(BinaryIO, file)
+            file.sync()
+        move(beside, path)
     except BaseException:
-        beside.unlink(missing_ok=True)
+        with suppress(OSError):  # the first error is reported
+            disk.unlink(beside)
+        raise
+
+
+def move(source: Path, target: Path) -> None:
+    """Rename a file within its folder, durably."""
+    with _naming(target):
+        disk.replace(source, target)
+    _sync_folder(target.parent)
+
+
+def delete(path: Path) -> None:
+    """Delete a file, if it exists. It may be there again after a power failure."""
+    with _naming(path):
+        disk.unlink(path)
+
+
+def make_folder(path: Path) -> None:
+    """Create a folder and its parents where they do not exist, durably."""
+    missing = [parent for parent in path.parents if not parent.exists()]
+    for each in (*reversed(missing), path):
+        with _naming(each):
+            disk.mkdir(each)
+        # Also if it exists: the process that created it may have been killed before this.
+        _sync_folder(each.parent)
+
+
+@contextmanager
+def sync_once() -> Iterator[None]:
+    """Sync the folders of all files that are written in this block once, at its end.
+
+    Until then a power failure may undo any of the renames, in any order.
+    """
+    folders: dict[Path, None] = {}
+    token = _postponed.set(folders)
+    try:
+        yield
+    finally:
+        _postponed.reset(token)
+    for folder in folders:
+        _sync_folder(folder)
+
+
+def delete_unfinished(folder: Path, name: str | None = None) -> None:
+    """Delete what killed processes left unfinished of the file `name`, or of all files.
+
+    The caller holds the lock that writers of these files hold.
+    """
+    for entry in folder.glob(f"{UNFINISHED}*"):
+        if name in (None, entry.name[_NAME_START:]):
+            delete(entry)
+
+
+def _sync_folder(folder: Path) -> None:
+    postponed = _postponed.get()
+    if postponed is not None:
+        postponed[folder] = None
+        return
+    with _naming(folder):
+        disk.sync_folder(folder)
+
+
+@contextmanager
+def _naming(path: Path) -> Iterator[None]:
+    """Name a file in the errors of the operating system."""
+    try:
+        yield
+    except OSError as error:
+        error.filename = str(path)
         raise
 
 

@@ -13,6 +13,8 @@ from concurrent.futures import Executor, Future, ThreadPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
 from typing import Any, TypeVar
 
+from unweave.core.signals import blocked
+
 T = TypeVar("T")
 R = TypeVar("R")
 
@@ -97,7 +99,9 @@ def run_in_background(function: Callable[[T], R], items: Sequence[T]) -> Callabl
         results = [function(item) for item in items]
         return lambda: results
     count = min(cores, len(items))
-    futures = [_pool(count, cores).submit(function, item) for item in items]
+    pool = _pool(count, cores)
+    with blocked(signal.SIGINT):
+        futures = [pool.submit(function, item) for item in items]
 
     def wait() -> list[R]:
         try:
@@ -112,7 +116,11 @@ def run_in_background(function: Callable[[T], R], items: Sequence[T]) -> Callabl
 
 
 def _pool(count: int, cores: int) -> Any:
-    """Return processes that share the cores and are kept for a minute."""
+    """Return processes that share the cores and are kept for a minute.
+
+    Work is submitted with interrupts blocked: it starts the processes, which leave interrupts to
+    this one from their first import on.
+    """
     import loky  # takes half of this module's import time
 
     share = max(1, cores // count)
@@ -130,8 +138,7 @@ def _worker_killed(count: int) -> WorkerKilled:
 
 
 def _start_worker(cores: int) -> None:
-    """Take a share of the cores, and leave interrupts to the parent process."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    """Take a share of the cores."""
     _share.cores = cores
 
 
@@ -141,7 +148,8 @@ def _in_order(
     started: deque[Future[R]] = deque()
     try:
         for item in items:
-            started.append(pool.submit(function, item))
+            with blocked(signal.SIGINT):
+                started.append(pool.submit(function, item))
             if len(started) > 2 * count:
                 yield started.popleft().result()
         while started:

@@ -16,7 +16,7 @@ from typing import BinaryIO, NamedTuple, TypeVar
 from filelock import FileLock
 from pydantic import TypeAdapter
 
-from unweave.core.files import UNFINISHED, atomically, write_atomically
+from unweave.core.files import atomically, delete_unfinished, make_folder, write_atomically
 
 T = TypeVar("T")
 
@@ -42,13 +42,13 @@ def cached_file(
     if _is_intact(path):
         return path
     try:
-        folder.mkdir(parents=True, exist_ok=True)
+        make_folder(folder)
         with FileLock(f"{path}.lock"):
             if not _is_intact(path):
                 if path.exists():
                     warnings.warn(f"{path} was damaged, and is written again", stacklevel=2)
-                for leftover in folder.glob(f"{UNFINISHED}*-{path.name}"):  # of a killed process
-                    leftover.unlink()
+                delete_unfinished(folder, path.name)
+                delete_unfinished(folder, _facts_path(path).name)
                 with atomically(path) as file:
                     write(file)
                 _write_facts(path, _checksum(path))
@@ -115,8 +115,10 @@ def cached_json(key: Sequence[object], form: type[T], compute: Callable[[], T]) 
         return _read_json(path, form)
     value = compute()
     with contextlib.suppress(OSError):  # if it cannot be stored, it is computed again next time
-        path.parent.mkdir(parents=True, exist_ok=True)
-        _write_json(path, value)
+        make_folder(path.parent)
+        with FileLock(path.parent / "lock"):
+            delete_unfinished(path.parent)
+            _write_json(path, value)
     return value
 
 

@@ -28,6 +28,7 @@ from unweave.metrics.model_metrics import LIKELIHOOD, UDR, split_model_metrics
 from unweave.metrics.registry import MetricChoice, metric_keys
 from unweave.training.flat_settings import differing, sort_key
 from unweave.training.grouping import data_identity, data_label, same_but_for_the_seed, settings_of
+from unweave.training.records import Row
 from unweave.training.store import RunFolder, ScoreFacts
 
 _LOWER = "distortion"  # the only quantity of a log that is better if it is lower
@@ -97,16 +98,17 @@ def compared_model(model: FittedModel) -> ComparedRun:
 def compared_folder(folder: RunFolder, split: str | None = None) -> ComparedRun:
     """Return what is stored of a run: its log, and its scores of a split (default: its own)."""
     run, every, record = folder.read_run(), folder.scores, folder.read_data()
+    log = folder.read_log()
     stored = every.get(split) if split else next(iter(every.values()), None)
     facts = ScoreFacts.of(stored) if stored else None
-    unused = _unused(facts) if facts else ""
+    unused = _unused(facts, log) if facts else ""
     labels = facts.labels if facts else record.labels_fingerprint
     data = on_split(run.data, facts.split if facts else split or split_of(run.data))
     return ComparedRun(
         folder.path.name,
         run,
         data_identity(data, record.fingerprint, labels),
-        folder.read_log(),
+        log,
         folder.read_measures(),
         Scores.from_json(stored["scores"]) if stored and not unused else {},
         None if unused else facts,
@@ -114,8 +116,10 @@ def compared_folder(folder: RunFolder, split: str | None = None) -> ComparedRun:
     )
 
 
-def _unused(facts: ScoreFacts) -> str:
+def _unused(facts: ScoreFacts, log: Sequence[Row]) -> str:
     """Return why stored scores cannot be compared with those of other runs, or ""."""
+    if log and facts.step < log[-1]["step"]:
+        return f"they are of step {facts.step:,}, and training went on since"
     if facts.codes != "mean":
         return f"they are of codes {facts.codes}, not of means"
     return "factors were declared continuous for them" if facts.continuous is not None else ""

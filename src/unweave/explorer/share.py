@@ -7,7 +7,7 @@ from functools import partial
 from pathlib import Path
 
 import unweave
-from unweave.core.files import write_atomically
+from unweave.core.files import make_folder, write_atomically
 from unweave.evaluation.model import FittedModel
 from unweave.explorer.contents import Manifest
 from unweave.explorer.embedding import Method, check_method
@@ -47,7 +47,7 @@ def share(
     if place.is_dir():
         raise ValueError(f"expected the path of a file to write, got the folder {place}")
     content = shared_page(models, title, rows, thumbnails, embedding)
-    place.parent.mkdir(parents=True, exist_ok=True)
+    make_folder(place.parent)
     with writing(place):
         write_atomically(place, content)
     return place

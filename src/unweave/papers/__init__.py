@@ -14,6 +14,7 @@ from tempfile import TemporaryFile
 
 from rich.console import Console
 
+from unweave.core.files import make_folder
 from unweave.core.hints import nearest, nearest_path
 from unweave.papers import esmaeili2019, kim2018, mathieu2018, mathieu2019, sikka2019
 from unweave.studies.drawing import figure_style
@@ -142,13 +143,13 @@ def write_pages(
     `own` are your figures that are not in `FIGURES`.
     """
     known, out = list(dict.fromkeys((*FIGURES, *own))), Path(out)
-    out.mkdir(parents=True, exist_ok=True)
+    make_folder(out)
     return [*(write_page(paper, known, out) for paper in papers), write_index(known, out)]
 
 
 def _check_writable(folder: Path) -> None:
     try:
-        folder.mkdir(parents=True, exist_ok=True)
+        make_folder(folder)
         with TemporaryFile(dir=folder):
             pass
     except OSError as error:

@@ -13,7 +13,7 @@ import torch
 import unweave
 from unweave.core import spec
 from unweave.core.bibliography import citations
-from unweave.core.files import write_atomically
+from unweave.core.files import make_folder, write_atomically
 from unweave.data import InMemory
 from unweave.evaluation.model import FittedModel
 from unweave.evaluation.shared_latents import LEAST_INFORMATION
@@ -46,7 +46,7 @@ def write_report(
     `explorer` is the link to a page from `share`, such as "explorer.html" beside this one.
     """
     place = Path(path)
-    place.parent.mkdir(parents=True, exist_ok=True)
+    make_folder(place.parent)
     page = render(model, rows=rows, scores=scores, channels=channels, explorer=explorer)
     with writing(place):
         write_atomically(place, page.encode())

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 from markupsafe import Markup
 
-from unweave.core.files import write_atomically
+from unweave.core.files import make_folder, write_atomically
 from unweave.metrics import Agreement, Sensitivity
 from unweave.metrics.studies import Correlation
 from unweave.report.charts import Plot, padded, ticks
@@ -97,7 +97,7 @@ def save(drawing: Markup, path: str | Path) -> Path:
     alone = str(drawing).replace("<svg", head, 1)
     opening, rest = alone.split(">", 1)
     paper = '<rect width="100%" height="100%" class="paper"/>'
-    place.parent.mkdir(parents=True, exist_ok=True)
+    make_folder(place.parent)
     write_atomically(place, f"{opening}><style><![CDATA[{style}]]></style>{paper}{rest}\n".encode())
     return place
 

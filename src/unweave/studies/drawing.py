@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from unweave.core.files import write_atomically
+from unweave.core.files import make_folder, write_atomically
 from unweave.studies.workspace import Measured
 from unweave.theory import Estimates
 from unweave.theory.bias import Quantity
@@ -154,7 +154,7 @@ def square_panel(axis: Axes, edge: float, tick: float) -> None:
 
 def save_figure(figure: Figure, stem: Path) -> list[Path]:
     """Write a figure to stem.svg and stem.png."""
-    stem.parent.mkdir(parents=True, exist_ok=True)
+    make_folder(stem.parent)
     written = []
     with figure_style():
         for suffix, metadata in (

@@ -21,7 +21,7 @@ from typing import Any, get_args
 
 import unweave
 from unweave.core.bibliography import entries, entry_field
-from unweave.core.files import write_atomically, write_json
+from unweave.core.files import make_folder, write_atomically, write_json
 from unweave.studies.drawing import save_figure
 from unweave.studies.inventory import Item, inventory, summary
 from unweave.studies.texts import fill
@@ -53,7 +53,7 @@ def write_result(
 ) -> list[Path]:
     """Write the drawings of a figure, and the facts that its page is written from."""
     folder = out / reproduction.paper
-    folder.mkdir(parents=True, exist_ok=True)
+    make_folder(folder)
     pictures = [
         path
         for name, figure in result.drawings.items()

@@ -25,7 +25,7 @@ from numpy.typing import NDArray
 
 from unweave.bench.throughput import machine
 from unweave.core import spec
-from unweave.core.files import write_atomically
+from unweave.core.files import delete_unfinished, make_folder, write_atomically
 from unweave.core.parallel import thread_map, usable_cores
 from unweave.data import Dataset
 from unweave.evaluation.model import FittedModel
@@ -434,7 +434,7 @@ def add_networks(study: Study, path: Path, networks: Sequence[Network]) -> int:
     The networks of the study come first, in its order. Others that are in the file, of a study
     that has changed since, are kept. Only pictures that figures show are kept.
     """
-    path.parent.mkdir(parents=True, exist_ok=True)
+    make_folder(path.parent)
     with _writing(path):
         here = read_networks(path)
         new = {each.key: each for each in networks if each.key not in here}
@@ -465,6 +465,7 @@ def _writing(path: Path) -> Iterator[None]:
     """Keep other processes of this machine from writing the file at the same time."""
     name = hashlib.sha256(str(path.resolve()).encode()).hexdigest()[:16]
     with FileLock(Path(tempfile.gettempdir()) / f"unweave-{name}.lock"):
+        delete_unfinished(path.parent, path.name)
         yield
 
 

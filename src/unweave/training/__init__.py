@@ -7,16 +7,8 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from unweave.training.engine import Row
-    from unweave.training.loop import (
-        Monitor,
-        Outcome,
-        TrainingInterrupted,
-        log_interval,
-        notes,
-        pick_device,
-        recall,
-        train,
-    )
+    from unweave.training.lane_group import Monitor, Outcome, log_interval
+    from unweave.training.loop import TrainingInterrupted, notes, pick_device, recall, train
     from unweave.training.precision import Precision
     from unweave.training.progress import Progress, Silent
     from unweave.training.step import Lanes
@@ -40,7 +32,8 @@ __all__ = [
 # Where each name is. It is loaded when it is first asked for, because listing runs needs no torch.
 _HOMES = {
     "engine": "Row",
-    "loop": "Monitor Outcome TrainingInterrupted log_interval notes pick_device recall train",
+    "lane_group": "Monitor Outcome log_interval",
+    "loop": "TrainingInterrupted notes pick_device recall train",
     "precision": "Precision",
     "progress": "Progress Silent",
     "step": "Lanes",

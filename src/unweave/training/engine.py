@@ -104,8 +104,8 @@ class Engine:
 
     On CUDA a step is a few hundred small kernels, and launching them takes longer than running
     them. So after a few steps from Python, one step of all players and lanes is recorded as a CUDA
-    graph, and further steps replay it. A replay uses the tensors of `Lanes` and `Record`; dropping
-    lanes replaces these, and then a new engine is needed.
+    graph, and further steps replay it. A replay uses the tensors of `Lanes` and `Record`, which
+    stay where they are as long as the group trains, even if some of its lanes fail.
     """
 
     def __init__(self, lanes: Lanes) -> None:

@@ -1,4 +1,4 @@
-"""Stop training after Ctrl-C at a moment when its state is complete."""
+"""Stop training after Ctrl-C or SIGTERM at a moment when its state is complete."""
 
 from __future__ import annotations
 
@@ -10,11 +10,20 @@ from collections.abc import Iterator
 from types import FrameType
 from typing import Self
 
+from unweave.core.signals import interrupt
+
+# Handlers that are replaced; one that a program has set itself stays in place.
+_REPLACED = {
+    signal.SIGINT: (signal.default_int_handler, interrupt),
+    signal.SIGTERM: (signal.SIG_DFL,),
+}
+
 
 class Interrupt:
-    """Inside, the first Ctrl-C is a request to stop, and the second raises KeyboardInterrupt.
+    """Inside, the first Ctrl-C or SIGTERM is a request to stop.
 
-    A handler that a program has set itself stays in place, and only the main thread can set one.
+    The second has its usual effect: Ctrl-C raises KeyboardInterrupt, SIGTERM ends the process. Only
+    the main thread can handle signals.
     """
 
     def __init__(self) -> None:
@@ -22,19 +31,22 @@ class Interrupt:
 
     def __enter__(self) -> Self:
         main = threading.current_thread() is threading.main_thread()
-        self._handles = main and signal.getsignal(signal.SIGINT) is signal.default_int_handler
-        if self._handles:
-            signal.signal(signal.SIGINT, self._request)
+        found = {number: signal.getsignal(number) for number in _REPLACED} if main else {}
+        self._before = {n: each for n, each in found.items() if each in _REPLACED[n]}
+        for number in self._before:
+            signal.signal(number, self._request)
         return self
 
     def __exit__(self, *_: object) -> None:
-        if self._handles:
-            signal.signal(signal.SIGINT, signal.default_int_handler)
+        for number, handler in self._before.items():
+            signal.signal(number, handler)
 
-    def _request(self, _signal: int, _frame: FrameType | None) -> None:
+    def _request(self, number: int, _frame: FrameType | None) -> None:
         self.requested = True
-        signal.signal(signal.SIGINT, signal.default_int_handler)
-        print("\nstopping soon; press Ctrl-C again to stop at once", file=sys.stderr)
+        self.__exit__()
+        again = "; press Ctrl-C again to stop at once" if number == signal.SIGINT else ""
+        with contextlib.suppress(RuntimeError, OSError):  # it was writing, or nobody reads
+            print(f"\nstopping soon{again}", file=sys.stderr)
 
     @contextlib.contextmanager
     def catch(self) -> Iterator[None]:

@@ -1,27 +1,26 @@
-"""The training loop: steps, log rows, measurements, checkpoints, and lanes that fail alone."""
+"""Train runs: find what is stored of them, group them into lanes, and train the groups."""
 
 from __future__ import annotations
 
 import contextlib
 import math
 import time
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
-from typing import Any, Protocol
+from collections.abc import Sequence
+from typing import Any
 
 import torch
 
 from unweave import kernels
 from unweave.data import Dataset
 from unweave.training import compile as compiler
-from unweave.training.engine import Row
-from unweave.training.flat_parameters import Tensors
 from unweave.training.interrupt import Interrupt
+from unweave.training.lane_group import LaneGroup, Monitor, Outcome
 from unweave.training.memory import reuse_memory
+from unweave.training.open_files import allow_open_files
 from unweave.training.precision import Precision, check_precision, matmul_precision
 from unweave.training.progress import Progress, Silent
 from unweave.training.resumption import (
-    arithmetic,
+    continuation_note,
     find_continuations,
     group_runs,
     label_notes,
@@ -31,17 +30,6 @@ from unweave.training.run import Run
 from unweave.training.state import model_weights
 from unweave.training.step import Lanes
 from unweave.training.store import RunFolder, Store
-from unweave.training.workers import LanePool
-
-
-class Monitor(Protocol):
-    """Measures runs while they train, at steps of its choice, without changing their state."""
-
-    def next_step(self, step: int) -> int:
-        """Return the first step after this one at which to measure."""
-
-    def measure(self, lanes: Lanes) -> Callable[[], list[Row]]:
-        """Start to measure all lanes; return a function that waits for one row per lane."""
 
 
 def pick_device(name: str) -> torch.device:
@@ -78,7 +66,7 @@ def notes(
             if store.folder(run).states:  # resumes from its own
                 continue
             if origin := continued.origins.get(run.digest):
-                lines.append(f"continues run {origin.path.name} from step {max(origin.states):,}")
+                lines.append(continuation_note(origin))
             elif refusal := continued.refusals.get(run.digest):
                 lines.append(refusal)
     if dataset.device.type == "cuda":
@@ -89,30 +77,6 @@ def notes(
     return list(dict.fromkeys(lines))
 
 
-def log_interval(steps: int) -> int:
-    """Return the steps between two log rows: about 200 rows per run, at most 200 steps apart.
-
-    >>> log_interval(100), log_interval(300_000)
-    (1, 200)
-    """
-    return max(1, min(200, steps // 200))
-
-
-@dataclass
-class Outcome:
-    """The result of a run: its weights, log and measurements, or its failure.
-
-    A run that was stopped by a deadline has neither weights nor a failure. One that was interrupted
-    has the weights of its last step.
-    """
-
-    run: Run
-    weights: Tensors | None
-    log: list[Row]
-    failure: Row | None
-    measures: list[Row] = field(default_factory=list)
-
-
 class TrainingInterrupted(KeyboardInterrupt):
     """Ctrl-C during training: what was trained is saved, and the outcomes so far are here."""
 
@@ -120,185 +84,6 @@ class TrainingInterrupted(KeyboardInterrupt):
         self.outcomes = outcomes
         last = max((o.log[-1]["step"] for o in outcomes if o.log and not o.failure), default=0)
         super().__init__(f"training was interrupted at step {last:,} of {outcomes[0].run.steps:,}")
-
-
-class LaneGroup:
-    """Runs that train together, and the folders that keep them (None: in memory only).
-
-    `origins` are the folders of shorter runs that they continue, if any.
-    """
-
-    def __init__(
-        self,
-        lanes: Lanes,
-        folders: list[RunFolder | None],
-        origins: list[RunFolder | None],
-        progress: Progress,
-        interrupt: Interrupt,
-        checkpoint_seconds: float,
-        monitor: Monitor | None = None,
-        deadline: float = math.inf,
-    ) -> None:
-        self.lanes, self.folders, self.origins, self.progress = lanes, folders, origins, progress
-        self.interrupt = interrupt
-        self.checkpoint_seconds, self.monitor, self.deadline = checkpoint_seconds, monitor, deadline
-        self.pool = LanePool(lanes)
-        self.logs: list[list[Row]] = [[] for _ in folders]
-        self.measures: dict[str, list[Row]] = {run.digest: [] for run in lanes.runs}
-        self.outcomes: dict[str, Outcome] = {}
-        self._pending: list[tuple[list[str], Callable[[], list[Row]]]] = []
-
-    def train(self) -> None:
-        """Resume from the newest checkpoint that all lanes have, train to the end, and save."""
-        self._resume()
-        self.progress.begin(self.lanes.runs, self.lanes.step)
-        try:
-            self._train_steps()
-            self._finish()
-        finally:
-            self.pool.close()
-            self.progress.end()
-
-    def _resume(self) -> None:
-        """Restore the newest checkpoint that all lanes have, in their own folder or their origin's.
-
-        Checkpoints of a lane's own folder come first.
-        """
-        places = [
-            {step: folder for folder in (origin, own) if folder for step in folder.states}
-            for origin, own in zip(self.origins, self.folders, strict=True)
-        ]
-        common = set.intersection(*(set(steps) for steps in places))
-        if not common:
-            return
-        step = max(common)
-        folders = [steps[step] for steps in places]
-        self.lanes.restore([folder.read_state(step) for folder in folders], step)
-        self.logs = [folder.read_log(until=step) for folder in folders]
-        for run, folder in zip(self.lanes.runs, folders, strict=True):
-            self.measures[run.digest] = folder.read_measures(until=step)
-
-    def _train_steps(self) -> None:
-        """Train to the last step, the deadline or Ctrl-C; save a checkpoint every few seconds."""
-        lanes = self.lanes
-        steps, interval = lanes.runs[0].steps, log_interval(lanes.runs[0].steps)
-        saved = time.monotonic()
-        while lanes.runs and lanes.step < steps and not self._stops():
-            logged = min(steps, lanes.step + interval - lanes.step % interval)
-            while lanes.step < logged:
-                measured = self.monitor.next_step(lanes.step) if self.monitor else logged
-                self.pool.run(min(logged, measured) - lanes.step)
-                if lanes.step == logged:
-                    self._log()
-                if self.monitor and lanes.runs and lanes.step in (measured, steps):
-                    self._measure(self.monitor)
-            if lanes.runs and time.monotonic() - saved >= self.checkpoint_seconds:
-                self._save()
-                saved = time.monotonic()
-
-    def _stops(self) -> bool:
-        return self.interrupt.requested or time.monotonic() >= self.deadline
-
-    def _log(self) -> None:
-        """Add a row to every log, and drop the lanes that failed."""
-        rows, failures = self.pool.rows(), self.pool.failures()
-        self.pool.clear()
-        for log, row in zip(self.logs, rows, strict=True):
-            log.append(row)
-        self._drop(failures)
-        with self.interrupt.catch():
-            self.progress.advance(self.lanes.step, rows)
-
-    def _measure(self, monitor: Monitor) -> None:
-        """Start to measure the lanes; failed ones were dropped before."""
-        self._collect_measures()
-        digests = [run.digest for run in self.lanes.runs]
-        self._pending.append((digests, monitor.measure(self.lanes)))
-
-    def _collect_measures(self) -> None:
-        """Wait for the measurements that were started."""
-        for digests, wait in self._pending:
-            for digest, row in zip(digests, wait(), strict=True):
-                self.measures[digest].append(row)
-        self._pending = []
-
-    def _drop(self, failures: dict[int, Row]) -> None:
-        """Continue without the lanes that failed."""
-        if not failures:
-            return
-        failed = [
-            (self.lanes.runs[lane], self.folders[lane], self.logs[lane], failure)
-            for lane, failure in failures.items()
-        ]
-        kept = [lane for lane in range(len(self.folders)) if lane not in failures]
-        self.folders = [self.folders[lane] for lane in kept]
-        self.logs = [self.logs[lane] for lane in kept]
-        self.pool.close()
-        self.lanes.keep(kept)
-        if kept:
-            self.pool = LanePool(self.lanes)
-        # Save the others first. If they resumed from before the failure, they would repeat those
-        # steps in a smaller group, which need not give the same bits.
-        self._save()
-        for run, folder, log, failure in failed:
-            self._record_failure(run, folder, log, failure)
-
-    def _record_failure(
-        self, run: Run, folder: RunFolder | None, log: list[Row], failure: Row
-    ) -> None:
-        """Record the failure of a run, and keep its last good checkpoint."""
-        failure["checkpoint"] = max(folder.states, default=None) if folder else None
-        rows = [row for row in log if row["step"] <= failure["step"]]
-        measures = [row for row in self.measures[run.digest] if row["step"] <= failure["step"]]
-        self.outcomes[run.digest] = Outcome(run, None, rows, failure, measures)
-        if folder:
-            folder.write_log(rows)
-            folder.write_measures(measures)
-            folder.write_failure(failure)
-        self.progress.broke(run, failure)
-
-    def _save(self) -> None:
-        """Write a checkpoint of every lane; delete older ones when all lanes have the new one."""
-        lanes = self.lanes
-        self._collect_measures()
-        if not lanes.runs:
-            return
-        failed = [lane for lane, good in enumerate(lanes.state.finite()) if not good]
-        self._drop({lane: {"step": lanes.step - 1, "term": "gradient"} for lane in failed})
-        facts = {
-            "lanes": [run.digest for run in lanes.runs],
-            **arithmetic(lanes.runs, lanes.device, lanes.precision),
-        }
-        for lane, folder in enumerate(self.folders):
-            if folder:
-                folder.write_log(self.logs[lane])
-                folder.write_measures(self.measures[lanes.runs[lane].digest])
-                folder.write_state(lanes.step, lanes.state.lane(lane), facts)
-        for folder in self.folders:
-            if folder:
-                folder.drop_states(before=lanes.step)
-
-    def _finish(self) -> None:
-        """Save the state of all lanes, and then, if they are at the last step, their weights.
-
-        The state stays beside the weights, so that a longer run can continue from it.
-        """
-        self._save()
-        lanes = self.lanes
-        for lane, (run, folder) in enumerate(zip(lanes.runs, self.folders, strict=True)):
-            log, measures = self.logs[lane], self.measures[run.digest]
-            finished = lanes.step == run.steps
-            if not finished and not (self.interrupt.requested and lanes.step):
-                self.outcomes[run.digest] = Outcome(run, None, log, None, measures)
-                continue
-            # In the memory layout in which files are read, so that both give the same bits.
-            weights = {
-                name: value.clone(memory_format=torch.contiguous_format)
-                for name, value in model_weights(lanes.state.lane(lane)).items()
-            }
-            self.outcomes[run.digest] = Outcome(run, weights, log, None, measures)
-            if folder and finished:
-                folder.write_weights(weights, lanes.step)
 
 
 def train(
@@ -324,11 +109,11 @@ def train(
     with contextlib.ExitStack() as locks, Interrupt() as interrupt:
         unfinished = _open_runs(runs, dataset, store, locks, outcomes)
         origins, _ = find_continuations(unfinished, dataset, store, precision, bool(monitor))
-        waiting = group_runs(unfinished, store, origins)
+        waiting = group_runs(unfinished, store, origins, failed=outcomes)
         while waiting:
             group = waiting.pop(0)
             if interrupt.requested or time.monotonic() >= deadline:
-                outcomes |= {run.digest: Outcome(run, None, [], None) for run in group}
+                outcomes = {run.digest: Outcome(run, None, [], None) for run in group} | outcomes
                 continue
             trained = _train_group(
                 group,
@@ -346,7 +131,7 @@ def train(
                 half = len(group) // 2
                 waiting = [group[:half], group[half:], *waiting]
             else:
-                outcomes |= trained
+                outcomes = trained | outcomes
     found = [outcomes[run.digest] for run in runs]
     if interrupt.requested:
         raise TrainingInterrupted(found)
@@ -378,21 +163,28 @@ def _open_runs(
     locks: contextlib.ExitStack,
     outcomes: dict[str, Outcome],
 ) -> list[Run]:
-    """Lock the folders of runs; add finished runs to the outcomes, and return the others."""
+    """Lock the folders of unfinished runs; return them, and those that have failed.
+
+    Outcomes of runs that are finished or have failed are added to `outcomes`.
+    """
     distinct = list({run.digest: run for run in runs}.values())
     if not store:
         return distinct
-    unfinished = []
+    unfinished = [run for run in distinct if not store.folder(run).weights.exists()]
+    locks.enter_context(allow_open_files(len(unfinished)))
     for run in distinct:
         folder = store.folder(run)
-        locks.enter_context(folder.lock())
-        folder.create(run)
-        folder.check_data(dataset, labels=bool(run.labels))
-        if folder.status in ("finished", "failed"):
-            outcomes[run.digest] = recall(folder, run)
-        else:
-            unfinished.append(run)
-    return unfinished
+        with contextlib.ExitStack() as lock:
+            lock.enter_context(folder.lock())
+            folder.create(run)
+            folder.check_data(dataset, labels=bool(run.labels))
+            if folder.status == "finished":  # after a power failure, older states may be back
+                folder.drop_states(before=max(folder.states, default=0))
+            if folder.status in ("finished", "failed"):
+                outcomes[run.digest] = recall(folder, run)
+            else:
+                locks.push(lock.pop_all())
+    return [run for run in distinct if (done := outcomes.get(run.digest)) is None or done.failure]
 
 
 def recall(folder: RunFolder, run: Run) -> Outcome:

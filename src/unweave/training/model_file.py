@@ -10,7 +10,7 @@ from typing import Any
 
 from unweave.core.files import write_atomically
 from unweave.data.files.rows import UNREADABLE
-from unweave.training.loop import Outcome
+from unweave.training.lane_group import Outcome
 from unweave.training.records import (
     LogRow,
     MeasuredRow,

@@ -122,9 +122,6 @@ def break_text(run: Run, failure: dict[str, Any]) -> str:
 
 def failure_text(run: Run, failure: dict[str, Any]) -> str:
     """Say which term of a run broke, at which step, and what to do."""
-    step = failure["checkpoint"]
-    kept = "no checkpoint had been written" if step is None else f"checkpoint {step} is kept"
     return (
-        f"{break_text(run, failure)}, it is not finite; {kept}. Try a lower optimiser.lr or "
-        f"smaller weights"
+        f"{break_text(run, failure)}, it is not finite. Try a lower optimiser.lr or smaller weights"
     )

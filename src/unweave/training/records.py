@@ -88,11 +88,10 @@ class StoredData(TypedDict):
 
 
 class Failure(TypedDict):
-    """The content of failed.json: the term that was not finite, and the last good checkpoint."""
+    """The content of failed.json: the term that was not finite, and the step."""
 
     step: NonNegativeInt
     term: str
-    checkpoint: NonNegativeInt | None
 
 
 class StoredScore(TypedDict):
@@ -117,6 +116,7 @@ class StoredScores(TypedDict):
     seed: int
     labels: str
     continuous: str | None
+    step: NonNegativeInt
     scores: dict[str, StoredScore]
 
 

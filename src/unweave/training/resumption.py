@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import NamedTuple
 
 import torch
@@ -33,6 +33,9 @@ def arithmetic(runs: Sequence[Run], device: torch.device, precision: str) -> dic
     return {"device": device.type, "precision": precision, "compiled": compiled}
 
 
+_Key = tuple[tuple[str, frozenset[str] | None], str]  # of a group of runs, and the name of a lane
+
+
 class Continuations(NamedTuple):
     """The stored runs that new runs continue, and why others start again, by the new digest."""
 
@@ -59,7 +62,8 @@ def find_continuations(
 
     That is a run with fewer steps in all, on the same data, device and precision, and with
     measurements if these are `measured`. All lanes that it was saved with have to continue too,
-    because bits depend on them. The longest such run is taken.
+    because bits depend on them; those that failed continue as failed runs. The longest such run is
+    taken.
     """
     if not store:
         return Continuations({}, {})
@@ -69,12 +73,15 @@ def find_continuations(
     keys = {run.digest: (run.lane_key, together.get(run.digest)) for run in unfinished}
     refusals: dict[str, str] = {}
     candidates: dict[str, list[_Shorter]] = {}
+    failed: dict[_Key, tuple[str, RunFolder]] = {}
     for digest, shorter in store.shorter_runs(unfinished).items():
         candidates[digest] = []
         for folder in shorter:
             if folder.path.name in keys:
                 continue
             try:
+                if folder.failure:
+                    failed[keys[digest], folder.path.name] = digest, folder
                 why = _difference(runs_by_digest[digest], folder, dataset, precision, measured)
             except ValueError as error:  # one of its files is damaged
                 why = str(error)
@@ -86,6 +93,7 @@ def find_continuations(
     while True:
         chosen = {digest: each[0] for digest, each in candidates.items() if each}
         continued = {(keys[digest], each.folder.path.name) for digest, each in chosen.items()}
+        continued |= failed.keys()
         missing = {
             digest: sorted(name for name in each.lanes if (keys[digest], name) not in continued)
             for digest, each in chosen.items()
@@ -98,7 +106,20 @@ def find_continuations(
         why = f"it was trained side by side with {names}; continue these in the same command"
         refusals.setdefault(digest, _refusal(candidates[digest].pop(0).folder, why))
     origins = {digest: each.folder for digest, each in chosen.items()}
+    origins |= dict(
+        failed[keys[digest], name]
+        for digest, each in chosen.items()
+        for name in each.lanes
+        if (keys[digest], name) in failed
+    )
     return Continuations(origins, {d: why for d, why in refusals.items() if d not in origins})
+
+
+def continuation_note(origin: RunFolder) -> str:
+    """Say which shorter run a run continues."""
+    if failure := origin.failure:
+        return f"fails as run {origin.path.name} did, at step {failure['step']:,}"
+    return f"continues run {origin.path.name} from step {max(origin.states):,}"
 
 
 def _refusal(folder: RunFolder, why: str) -> str:
@@ -129,22 +150,28 @@ def _difference(
 
 
 def group_runs(
-    runs: Sequence[Run], store: Store | None, origins: dict[str, RunFolder]
+    runs: Sequence[Run],
+    store: Store | None,
+    origins: dict[str, RunFolder],
+    failed: Collection[str] = (),
 ) -> list[list[Run]]:
     """Divide runs into groups that train together.
 
     The runs of a group have the same structure. Runs with checkpoints stay with those they were
     saved with, so that they continue with the same bits; beside new runs they would start again.
-    Runs that continue others stay with those which these were saved with.
+    Runs that continue others stay with those which these were saved with. The digests in `failed`
+    are those of runs that have failed; they keep their place beside others.
     """
     together = _saved_together(runs, store) if store else {}
+    saved = [_saved_lanes(origin) for origin in origins.values() if not origin.failure]
+    beside = {name: lanes for lanes in saved for name in lanes}
     for digest, origin in origins.items():
-        together.setdefault(digest, _saved_lanes(origin))
+        together.setdefault(digest, beside[origin.path.name])
     groups: dict[tuple[str, frozenset[str]], list[Run]] = {}
     for run in runs:
         key = run.lane_key, together.get(run.digest, frozenset())
         groups.setdefault(key, []).append(run)
-    return list(groups.values())
+    return [group for group in groups.values() if any(run.digest not in failed for run in group)]
 
 
 def _saved_together(runs: Sequence[Run], store: Store) -> dict[str, frozenset[str]]:

@@ -13,7 +13,7 @@ from typing import Any, Literal, TypeVar
 
 from filelock import FileLock, Timeout
 
-from unweave.core.files import UNFINISHED
+from unweave.core.files import delete_unfinished, make_folder
 from unweave.training.final_terms import end_of
 from unweave.training.records import (
     Failure,
@@ -155,11 +155,10 @@ class RunFiles:
     @contextmanager
     def lock(self) -> Iterator[None]:
         """Keep other processes from writing in the folder; whoever writes there holds this lock."""
-        self.path.mkdir(parents=True, exist_ok=True)
+        make_folder(self.path)
         try:
             with FileLock(self.path / "lock", timeout=_LOCK_SECONDS):
-                for litter in self.path.glob(f"{UNFINISHED}*"):  # of a process that was killed
-                    litter.unlink()
+                delete_unfinished(self.path)
                 yield
         except Timeout:
             raise FolderInUse(

@@ -87,13 +87,6 @@ class Lanes:
         lanes._set_up()
         return lanes
 
-    def keep(self, lanes: Sequence[int]) -> None:
-        """Drop all lanes but these."""
-        self.runs = [self.runs[lane] for lane in lanes]
-        if self.runs:
-            self.state = self.state.select(lanes)
-            self._set_up()
-
     def restore(self, saved: Sequence[Tensors], step: int) -> None:
         """Continue at a step from the tensors of each lane, as `LaneState.lane` returned them."""
         for lane, tensors in enumerate(saved):

@@ -27,6 +27,7 @@ from typing import Any, NamedTuple
 from torch import Tensor
 
 from unweave.core import spec
+from unweave.core.files import delete, make_folder
 from unweave.core.parts import own_parts
 from unweave.data import Dataset, Schema
 from unweave.data.splits import split_of
@@ -84,6 +85,7 @@ class ScoreFacts(NamedTuple):
     seed: int = 0  # of the metrics
     labels: str = ""  # fingerprint of the labels
     continuous: str | None = None  # factors that were declared continuous
+    step: int = 0  # that the weights are of
 
     @classmethod
     def of(cls, stored: Mapping[str, Any]) -> ScoreFacts:
@@ -151,7 +153,7 @@ class RunFolder(RunFiles):
         """Delete the checkpoints of earlier steps."""
         for step, path in self.states.items():
             if step < before:
-                path.unlink()
+                delete(path)
 
     def read_data(self) -> DataRecord:
         """The description of the data that the run was begun on."""
@@ -164,7 +166,7 @@ class RunFolder(RunFiles):
 
     def create(self, run: Run) -> None:
         """Write run.json if it is not there; refuse the folder of another run."""
-        self.path.mkdir(parents=True, exist_ok=True)
+        make_folder(self.path)
         if not (self.path / RUN).exists():
             write_record(self.path / RUN, run.digest, run_to_record(run))
         elif self.read_run() != run:

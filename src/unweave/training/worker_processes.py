@@ -12,15 +12,16 @@ import sys
 import threading
 import traceback
 import warnings
-import weakref
 from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
 from multiprocessing.connection import Connection, wait
 from multiprocessing.process import BaseProcess
+from multiprocessing.util import Finalize
 
 import torch
 
 from unweave.core.parallel import WorkerKilled
+from unweave.core.signals import blocked
 from unweave.data import Dataset, StreamedDataset
 from unweave.training.engine import Engine, Sums
 
@@ -48,8 +49,8 @@ class WorkerProcesses:
     """Processes, forked once, that take steps of engines on request.
 
     Every worker has all engines, and the state of the lanes is in shared memory, so any worker can
-    continue where another stopped. Workers return the records of their steps. They ignore
-    interrupts, which the parent handles, and end when the parent does.
+    continue where another stopped. Workers return the records of their steps. They never receive
+    Ctrl-C or SIGTERM, which the parent handles, and end when the parent does.
     """
 
     def __init__(self, engines: Sequence[Engine], workers: int, threads: int) -> None:
@@ -72,26 +73,31 @@ class WorkerProcesses:
             target=_fork, args=(processes, started, done, failures), daemon=True
         )
         forker.start()
-        started.wait()
-        for _, worker_end in pipes:
-            worker_end.close()
-        self.close = weakref.finalize(self, _end, self._workers, processes, done, forker)
-        for failure in failures:
-            self.close()
-            raise failure
-
-    def run(self, step: int, steps: int) -> None:
-        """Take steps of all engines, from `step` on, and merge the workers' records into theirs."""
+        # Also called at exit, before multiprocessing waits for its children.
+        ends = self._workers, processes, started, done, forker
+        self.close = Finalize(self, _end, ends, exitpriority=0)
         try:
-            self._run(step, steps)
+            started.wait()
+            for _, worker_end in pipes:
+                worker_end.close()
+            for failure in failures:
+                raise failure
         except BaseException:
             self.close()
             raise
 
-    def _run(self, step: int, steps: int) -> None:
-        uneven = len(self.engines) % len(self._workers)
+    def run(self, step: int, steps: int, numbers: Sequence[int]) -> None:
+        """Take steps of some engines, from `step` on, and merge the workers' records."""
+        try:
+            self._run(step, steps, numbers)
+        except BaseException:
+            self.close()
+            raise
+
+    def _run(self, step: int, steps: int, numbers: Sequence[int]) -> None:
+        uneven = len(numbers) % len(self._workers)
         chunk = -(-steps // _ROUNDS) if uneven else steps
-        waiting = deque((number, step) for number in range(len(self.engines)))
+        waiting = deque((number, step) for number in numbers)
         idle, busy = list(self._workers), dict[Connection, tuple[int, int]]()
         while waiting or busy:
             while waiting and idle:
@@ -154,7 +160,7 @@ def _fork(
     failures: list[BaseException],
 ) -> None:
     try:
-        with warnings.catch_warnings():
+        with warnings.catch_warnings(), blocked(signal.SIGINT, signal.SIGTERM):
             # Python warns about forking a process that has threads, which this thread is for.
             warnings.simplefilter("ignore", DeprecationWarning)
             for process in processes:
@@ -174,8 +180,6 @@ def _serve(
 ) -> None:
     """Take steps on request, until the parent is gone."""
     ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
-    signal.signal(signal.SIGTERM, signal.SIG_DFL)
     for other, (parent_end, worker_end) in enumerate(pipes):
         parent_end.close()
         if other != number:
@@ -208,9 +212,11 @@ def _portable(error: BaseException) -> BaseException:
 def _end(
     workers: Iterable[Connection],
     processes: Iterable[BaseProcess],
+    started: threading.Event,
     done: threading.Event,
     forker: threading.Thread,
 ) -> None:
+    started.wait()
     for worker in workers:
         worker.close()
     for process in processes:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import itertools
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from typing import NamedTuple
 
 import torch
@@ -64,21 +64,22 @@ class LanePool:
         cuts = [part * count // parts for part in range(parts + 1)]
         shares = [lanes.slice(*ends) for ends in itertools.pairwise(cuts)] if parts > 1 else [lanes]
         self.engines = [Engine(share) for share in shares]
+        self._starts = dict(enumerate(cuts[:-1]))  # first lanes of the engines that take steps
         self._processes: WorkerProcesses | None = None
 
     def run(self, steps: int) -> None:
-        """Take steps of all lanes, and add their terms to the records."""
+        """Take steps of all lanes that are not frozen, and add their terms to the records."""
         step = self.lanes.step
         if self.plan.workers > 1:
             if self._processes is None:
                 plan = self.plan
                 self._processes = WorkerProcesses(self.engines, plan.workers, plan.threads)
-            self._processes.run(step, steps)
+            self._processes.run(step, steps, list(self._starts))
         else:
             with torch_threads(self.plan.threads):
-                for engine in self.engines:
-                    engine.lanes.seek(step)
-                    engine.run(steps)
+                for number in self._starts:
+                    self.engines[number].lanes.seek(step)
+                    self.engines[number].run(steps)
         self.lanes.seek(step + steps)
 
     def close(self) -> None:
@@ -87,20 +88,31 @@ class LanePool:
             self._processes.close()
             self._processes = None
 
-    def rows(self) -> list[Row]:
-        """Return the mean of every term in each lane since the last `clear`."""
-        step = self.lanes.step
-        return [row for engine in self.engines for row in engine.record.rows(step)]
+    def freeze(self, lanes: Collection[int]) -> None:
+        """Take no more steps of these lanes, as far as no other lane is in the same part.
+
+        Lanes of one part are one program. A frozen one keeps its place in it, so that the others
+        keep their bits, and its numbers no longer matter.
+        """
+        for number, first in list(self._starts.items()):
+            if all(first + lane in lanes for lane in range(len(self.engines[number].lanes.runs))):
+                del self._starts[number]
+
+    def rows(self) -> dict[int, Row]:
+        """Return the mean of every term since the last `clear`, for every lane that took steps."""
+        return {
+            first + lane: row
+            for number, first in self._starts.items()
+            for lane, row in enumerate(self.engines[number].record.rows(self.lanes.step))
+        }
 
     def failures(self) -> dict[int, Row]:
         """Return the step and the term that broke first, for every broken lane."""
-        failures: dict[int, Row] = {}
-        first = 0
-        for engine in self.engines:
-            own = engine.record.failures()
-            failures |= {first + lane: failure for lane, failure in own.items()}
-            first += len(engine.lanes.runs)
-        return failures
+        return {
+            first + lane: failure
+            for number, first in self._starts.items()
+            for lane, failure in self.engines[number].record.failures().items()
+        }
 
     def clear(self) -> None:
         """Start a new log row."""

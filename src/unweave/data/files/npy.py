@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 import zipfile
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -89,6 +89,11 @@ class NpzFile:
 
     def unpack(self, name: str, target: BinaryIO) -> None:
         """Write an array as a .npy file without loading it into memory."""
+        for block in self._blocks(name):
+            target.write(block)
+
+    def _blocks(self, name: str) -> Iterator[bytes]:
+        """Read a .npy file; errors of the caller, who writes it elsewhere, are not of reading."""
         where = f"{name!r} of {self.path}"
         with reading(where), zipfile.ZipFile(self.path) as file:
             info = self._info(file, name)
@@ -96,7 +101,7 @@ class NpzFile:
                 _member_header(member, info, where)
             with file.open(info) as member:
                 while block := member.read(BLOCK):
-                    target.write(block)
+                    yield block
 
     def _info(self, file: zipfile.ZipFile, name: str) -> zipfile.ZipInfo:
         matches = [i for i in file.infolist() if i.filename.removesuffix(".npy") == name]

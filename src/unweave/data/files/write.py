@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 from PIL import Image
 
-from unweave.core.files import write_atomically
+from unweave.core.files import make_folder, sync_once, write_atomically
 from unweave.data.dataset import Schema
 
 Array = NDArray[np.floating]
@@ -38,13 +38,14 @@ def write_images(folder: Path, images: Array, names: Sequence[str], schema: Sche
     """
     pages, extension = _pages(images, schema)
     paths = _paths(folder, names, extension)
-    for path, own in zip(paths, pages, strict=True):
-        path.parent.mkdir(parents=True, exist_ok=True)
-        first, *others = own
-        more: dict[str, Any] = {"save_all": True, "append_images": others} if others else {}
-        file = BytesIO()
-        first.save(file, format="PNG" if extension == ".png" else "TIFF", **more)
-        write_atomically(path, file.getvalue())
+    with sync_once():
+        for path, own in zip(paths, pages, strict=True):
+            make_folder(path.parent)
+            first, *others = own
+            more: dict[str, Any] = {"save_all": True, "append_images": others} if others else {}
+            file = BytesIO()
+            first.save(file, format="PNG" if extension == ".png" else "TIFF", **more)
+            write_atomically(path, file.getvalue())
     return paths
 
 

@@ -11,7 +11,6 @@ import errno
 import hashlib
 import http.client
 import json
-import os
 import shutil
 import time
 import urllib.error
@@ -24,11 +23,19 @@ from typing import Any
 
 from filelock import FileLock
 
-from unweave.core.files import write_atomically
+from unweave.core.files import (
+    OutputFile,
+    delete,
+    delete_unfinished,
+    make_folder,
+    move,
+    write_json,
+)
 
 DownloadProgress = Callable[[int, int | None], object]  # bytes downloaded, and bytes in total
 
 BLOCK = 2**20
+SYNCED = 2**26  # bytes between syncs: at most so many are downloaded again after a crash
 TIMEOUT = 30  # seconds without a byte
 TRIES = 4  # consecutive attempts at a mirror without a new byte
 RECORDS = "checksums.json"
@@ -72,12 +79,16 @@ def fetch(
 ) -> Path:
     """Return a file in a folder; download it if it does not exist, otherwise verify it."""
     path = folder / source.name
-    folder.mkdir(parents=True, exist_ok=True)
+    partial = path.with_name(f"{source.name}.part")
+    make_folder(folder)
     with FileLock(f"{path}.lock"):
+        delete_unfinished(folder, _state_file(partial).name)
         if not path.exists():
-            _download(source, path, progress)
+            _download(source, path, partial, progress)
         elif problem := find_problem(source, folder):
             raise ValueError(f"{problem}: delete it and run the same command again")
+        else:
+            _discard(partial)
     return path
 
 
@@ -113,19 +124,17 @@ def checksums(path: Path) -> list[str]:
     return [f"{each.name}:{each.hexdigest()}" for each in sums]
 
 
-def _download(source: Source, path: Path, progress: DownloadProgress) -> None:
-    partial = path.with_name(f"{source.name}.part")
+def _download(source: Source, path: Path, partial: Path, progress: DownloadProgress) -> None:
     reasons = []
     for url in source.urls:
         try:
-            _from_mirror(source, url, partial, progress)
-            digest = _verify(source, partial)
+            digest = _verified(source, url, partial, progress)
         except _MirrorError as error:
             reasons.append(f"{url}: {error}")
             continue
         _record(path.parent, source.name, digest)
-        os.replace(partial, path)
-        _state_file(partial).unlink(missing_ok=True)
+        move(partial, path)
+        _discard(partial)
         return
     raise ValueError(
         f"{source.name} could not be downloaded ({'; '.join(reasons)}). The partial download was "
@@ -133,14 +142,25 @@ def _download(source: Source, path: Path, progress: DownloadProgress) -> None:
     )
 
 
-def _verify(source: Source, partial: Path) -> str:
-    """Return the sha256 of a download, or delete it if its checksum is wrong."""
+def _verified(source: Source, url: str, partial: Path, progress: DownloadProgress) -> str:
+    """Download a file from a mirror and return its sha256; delete it if its checksum is wrong.
+
+    If it was resumed, what was there before may be wrong: then it is downloaded once more.
+    """
+    resumed = _size(partial) > 0
+    _from_mirror(source, url, partial, progress)
     digests = checksums(partial)
-    if source.digest and source.digest not in digests:
-        partial.unlink()
-        _state_file(partial).unlink(missing_ok=True)
-        raise _MirrorError(f"its checksum is not {source.digest}")
-    return digests[0]
+    if not source.digest or source.digest in digests:
+        return digests[0]
+    _discard(partial)
+    if resumed:
+        return _verified(source, url, partial, progress)
+    raise _MirrorError(f"its checksum is not {source.digest}")
+
+
+def _discard(partial: Path) -> None:
+    delete(partial)
+    delete(_state_file(partial))
 
 
 def _from_mirror(source: Source, url: str, partial: Path, progress: DownloadProgress) -> None:
@@ -154,8 +174,11 @@ def _from_mirror(source: Source, url: str, partial: Path, progress: DownloadProg
         except OSError as error:
             if error.errno in _FULL:
                 raise ValueError(_no_space(source, partial)) from None
-            if isinstance(error, urllib.error.HTTPError) and error.code < 500:
-                raise _MirrorError(f"the server says {error.code} {error.reason}") from None
+            if isinstance(error, urllib.error.HTTPError):
+                if error.code < 500:
+                    raise _MirrorError(f"the server says {error.code} {error.reason}") from None
+            elif error.filename:  # an error of the disk
+                raise
             why = getattr(error, "reason", error)
         except http.client.HTTPException as error:
             why = error or type(error).__name__
@@ -168,9 +191,11 @@ def _from_mirror(source: Source, url: str, partial: Path, progress: DownloadProg
 def _download_piece(source: Source, url: str, partial: Path, progress: DownloadProgress) -> None:
     """Append to the file what one connection delivers."""
     have, known = _size(partial), _read_state(partial)
-    # Without a checksum to compare at the end, resume only if it is certainly the same file.
-    if not source.digest and not (known.get("url") == url and known.get("tag")):
-        have = 0
+    # Without a checksum to compare at the end, resume only if it is certainly the same file, and
+    # only from what is certainly on the disk.
+    if not source.digest:
+        same, synced = known.get("url") == url and known.get("tag"), known.get("synced")
+        have = min(have, synced) if same and isinstance(synced, int) else 0
     headers = dict(_AGENT)
     if have:
         headers["Range"] = f"bytes={have}-"
@@ -185,7 +210,7 @@ def _download_piece(source: Source, url: str, partial: Path, progress: DownloadP
         if error.code == 416 and have:  # there is nothing after these bytes
             if _is_complete(source, have, str(error.headers.get("Content-Range", ""))):
                 return
-            partial.unlink()
+            delete(partial)
             raise ConnectionError("the partial download was of another file") from None
         raise
     with answer:
@@ -206,20 +231,47 @@ def _download_piece(source: Source, url: str, partial: Path, progress: DownloadP
             "url": url,
             "tag": answer.headers.get("ETag") or answer.headers.get("Last-Modified"),
         }
-        write_atomically(_state_file(partial), json.dumps(state).encode())
-        with partial.open("r+b" if have else "wb") as file:
-            file.seek(have)
-            progress(have, end)
+        have = _append(answer, partial, have, end, state, progress)
+    if end is not None and have < end:
+        raise ConnectionError(f"the connection ended after {have:,} of {end:,} bytes")
+
+
+def _append(
+    answer: Any,
+    partial: Path,
+    have: int,
+    end: int | None,
+    state: dict[str, Any],
+    progress: DownloadProgress,
+) -> int:
+    """Write what a connection delivers after the first bytes, which are kept; return the size.
+
+    The file beside the partial download says how much of it is on the disk.
+    """
+    synced = have
+    write_json(_state_file(partial), state | {"synced": synced})
+    with OutputFile(partial, "r+b" if have else "wb") as file:
+        file.truncate(have)
+        file.seek(have)
+        progress(have, end)
+        try:
             while block := answer.read(BLOCK):
                 file.write(block)
                 have += len(block)
                 progress(have, end)
                 if end is not None and have > end:
                     raise _MirrorError(f"it sends more than the {end:,} bytes it should")
-            file.flush()
-            os.fsync(file.fileno())
-    if end is not None and have < end:
-        raise ConnectionError(f"the connection ended after {have:,} of {end:,} bytes")
+                if have - synced >= SYNCED:
+                    synced = have
+                    _sync(file, state, synced)
+        finally:
+            _sync(file, state, have)
+    return have
+
+
+def _sync(file: OutputFile, state: dict[str, Any], size: int) -> None:
+    file.sync()
+    write_json(_state_file(file.place), state | {"synced": size})
 
 
 def _is_complete(source: Source, have: int, content_range: str) -> bool:
@@ -267,7 +319,7 @@ def _state_file(partial: Path) -> Path:
     return partial.with_name(f"{partial.name}.json")
 
 
-def _read_state(partial: Path) -> dict[str, str]:
+def _read_state(partial: Path) -> dict[str, Any]:
     try:
         return _read_json(_state_file(partial))
     except ValueError:
@@ -278,7 +330,7 @@ def _records(folder: Path) -> dict[str, str]:
     return _read_json(folder / RECORDS)
 
 
-def _read_json(path: Path) -> dict[str, str]:
+def _read_json(path: Path) -> dict[str, Any]:
     """Read a JSON object of names and values; {} if the file does not exist."""
     try:
         content = json.loads(path.read_text()) if path.exists() else {}
@@ -294,5 +346,5 @@ def _read_json(path: Path) -> dict[str, str]:
 
 def _record(folder: Path, name: str, digest: str) -> None:
     with FileLock(folder / f"{RECORDS}.lock"):
-        records = _records(folder) | {name: digest}
-        write_atomically(folder / RECORDS, (json.dumps(records, indent=2) + "\n").encode())
+        delete_unfinished(folder, RECORDS)
+        write_json(folder / RECORDS, _records(folder) | {name: digest})

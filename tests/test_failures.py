@@ -1,0 +1,259 @@
+"""A lane that fails keeps its place: no bit of another lane, and no failure, depends on when."""
+
+import shutil
+
+import pytest
+import torch
+
+import unweave as uw
+from datasets import ADVERSARIAL, CPU, DATASET, LATENTS, OBJECTIVES, small_run
+from unweave.core import files
+from unweave.training import Lanes, Silent, lane_group, loop, train
+from unweave.training import workers as pool
+from unweave.training.engine import Engine
+from unweave.training.store import Store
+from unweave.training.workers import LanePool, Plan
+
+# One part; parts of two and three lanes; a part for each lane, in this process and in two.
+PLANS = [Plan(1, 1, 1), Plan(2, 1, 1), Plan(2, 2, 1), Plan(5, 1, 1), Plan(5, 2, 1)]
+STEPS, ROW = 16, 4  # steps of a run, and between two rows of its log
+
+# The weights of five runs. The second overflows at once, and the fourth only in its moments; a
+# weight of the third becomes NaN at step 9.
+BETAS = (1.0, 1e39, 2.0, 1e24, 3.0)
+POISONED, POISONED_AT = 2, 9
+FAILURES = {
+    1: {"step": 0, "term": "rate"},
+    2: {"step": 9, "term": "distortion"},
+    3: {"step": 3, "term": "gradient"},
+}
+HEALTHY = (0, 4)
+
+
+class Killed(BaseException):
+    """What a killed process would not see."""
+
+
+@pytest.fixture(autouse=True)
+def few_rows(monkeypatch):
+    monkeypatch.setattr(lane_group, "log_interval", lambda steps: ROW)
+
+
+def runs_of(betas=BETAS, **parts):
+    objectives = [uw.BetaVAE(beta=beta) for beta in betas]
+    return [
+        small_run(objective=objective, seed=seed, **({"steps": STEPS} | parts))
+        for seed, objective in enumerate(objectives)
+    ]
+
+
+def hook(monkeypatch, act):
+    """Call `act(lanes)` before every step of an engine, in every process."""
+    healthy = Engine.step
+
+    def step(engine):
+        act(engine.lanes)
+        return healthy(engine)
+
+    monkeypatch.setattr(Engine, "step", step)
+
+
+def poison(lanes):
+    """Break the run of one seed at one step."""
+    for lane, run in enumerate(lanes.runs):
+        if run.seed == POISONED and lanes.step == POISONED_AT:
+            lanes.state.parameters["model.decoder.0.weight"][lane, 0, 0] = torch.nan
+
+
+class Clock(Silent):
+    """A clock on which checkpoints are due after some steps and no others."""
+
+    def __init__(self, monkeypatch, *steps):
+        self.steps, self.now = steps, 0.0
+        monkeypatch.setattr(lane_group.time, "monotonic", lambda: self.now)
+
+    def advance(self, step, rows):
+        self.now += 100.0 if step in self.steps else 0.0
+
+
+def results(store, runs):
+    """Return the files that a run ends with."""
+    return [
+        {
+            path.name: path.read_bytes()
+            for path in store.folder(run).path.iterdir()
+            if path.name != "lock"
+            and not (path.name.startswith("state") and store.folder(run).failure)
+        }
+        for run in runs
+    ]
+
+
+@pytest.fixture(scope="module", params=PLANS, ids=str)
+def whole(request, tmp_path_factory):
+    """A plan, and the files of the group that was never stopped."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(lane_group, "log_interval", lambda steps: ROW)
+        patch.setattr(pool, "plan_for", lambda lanes: request.param)
+        hook(patch, poison)
+        runs, store = runs_of(), Store(tmp_path_factory.mktemp("whole"))
+        outcomes = train(runs, DATASET, store)
+        failures = {lane: each.failure for lane, each in enumerate(outcomes) if each.failure}
+        assert failures == FAILURES
+    return request.param, results(store, runs)
+
+
+@pytest.mark.parametrize(("saved", "killed"), [((4,), 6), ((8,), 10), ((4, 8, 12), 15)])
+def test_killed_and_resumed_all_files_end_the_same(whole, saved, killed, monkeypatch, tmp_path):
+    plan, expected = whole
+    monkeypatch.setattr(pool, "plan_for", lambda lanes: plan)
+    hook(monkeypatch, poison)
+
+    def kill(lanes):
+        if lanes.step == killed:
+            raise Killed
+
+    runs, store = runs_of(), Store(tmp_path)
+    with monkeypatch.context() as patch:
+        hook(patch, kill)
+        with pytest.raises(Killed):
+            train(runs, DATASET, store, Clock(patch, *saved))
+    for lane, run in enumerate(runs):
+        good = [step for step in saved if step <= FAILURES.get(lane, {"step": killed})["step"]]
+        assert list(store.folder(run).states) == good[-1:]
+    train(runs, DATASET, store)
+    assert results(store, runs) == expected
+
+
+def test_healthy_lanes_end_as_if_no_lane_had_failed(whole, monkeypatch, tmp_path):
+    plan, expected = whole
+    monkeypatch.setattr(pool, "plan_for", lambda lanes: plan)
+    runs, store = runs_of((1.0, 5.0, 2.0, 6.0, 3.0)), Store(tmp_path)
+    train(runs, DATASET, store)
+    found = results(store, runs)
+    for lane in HEALTHY:
+        for name in ("weights.safetensors", "log.jsonl"):
+            assert found[lane][name] == expected[lane][name]
+
+
+@pytest.mark.parametrize("every", [5, pytest.param(1, marks=pytest.mark.slow)])
+def test_killed_between_two_writes_all_files_end_the_same(monkeypatch, tmp_path, every):
+    """Two lanes of which one fails, killed before each of their files, or before some."""
+    runs = runs_of((1e24, 1.0), steps=8)
+    store, replace, count = Store(tmp_path / "whole"), files.os.replace, 0
+
+    def kill(*paths):
+        nonlocal count
+        count -= 1
+        if count == 0:
+            raise Killed
+        replace(*paths)
+
+    monkeypatch.setattr(files.os, "replace", kill)
+    train(runs, DATASET, store, checkpoint_seconds=0)
+    expected, writes = results(store, runs), -count
+    assert ["failed.json" in each for each in expected] == [True, False]
+    for write in range(1, writes + 1, every):
+        store, count = Store(tmp_path / f"{write}"), write
+        with pytest.raises(Killed):
+            train(runs, DATASET, store, checkpoint_seconds=0)
+        train(runs, DATASET, store, checkpoint_seconds=0)
+        assert results(store, runs) == expected, write
+
+
+@pytest.mark.parametrize(
+    "parts",
+    [
+        *({"objective": objective} for objective in OBJECTIVES),
+        *({"objective": objective, "network": None} for objective in ADVERSARIAL),
+        *({"latent": latent} for latent in LATENTS),
+        {"network": uw.Conv(base=4, hidden=8)},
+        {"network": uw.DCGAN(base=4)},
+    ],
+    ids=lambda parts: "-".join(getattr(part, "kind", "own") for part in parts.values()),
+)
+def test_the_numbers_of_a_lane_do_not_matter_to_the_others(parts):
+    """In every objective and latent space: vectorised, and one by one for convolutions."""
+    pools = [
+        LanePool(
+            Lanes([small_run(seed=seed, **parts) for seed in range(3)], DATASET, CPU), PLANS[0]
+        )
+        for _ in range(2)
+    ]
+    for tensor in pools[1].lanes.state.lane(1).values():
+        tensor.fill_(torch.nan)
+    for each in pools:
+        each.run(1)
+    rows = [each.rows() for each in pools]
+    for lane in (0, 2):
+        assert rows[0][lane] == rows[1][lane]
+        one, two = (each.lanes.state.lane(lane) for each in pools)
+        assert all(torch.equal(tensor, two[name]) for name, tensor in one.items())
+
+
+def test_a_group_ends_with_its_last_healthy_lane(monkeypatch):
+    seen = []
+    hook(monkeypatch, lambda lanes: seen.append(lanes.step))
+    outcomes = train(runs_of((1e39, 1e24)), DATASET)
+    assert [each.failure["term"] for each in outcomes] == ["rate", "gradient"]
+    assert max(seen) == ROW - 1
+
+
+def test_a_part_takes_no_steps_without_a_healthy_lane(monkeypatch):
+    """It could be one lane of convolutions, which would go on costing as much as any other."""
+    taken = []
+    monkeypatch.setattr(pool, "plan_for", lambda lanes: Plan(3, 1, 1))
+    hook(monkeypatch, lambda lanes: taken.append(lanes.runs[0].seed))
+    train(runs_of((1.0, 1e39, 2.0)), DATASET)
+    assert [taken.count(seed) for seed in range(3)] == [STEPS, ROW, STEPS]
+
+
+def test_a_run_that_failed_before_the_first_checkpoint_keeps_its_place(tmp_path):
+    """Trained alone or stopped early, it has no checkpoint that says beside which others."""
+    runs = runs_of((1e39, 1.0, 2.0))
+    train(runs, DATASET, Store(tmp_path / "whole"))
+    train(runs[:1], DATASET, Store(tmp_path / "parts"))
+    train(runs, DATASET, Store(tmp_path / "parts"))
+    one, two = (results(Store(tmp_path / name), runs) for name in ("whole", "parts"))
+    assert one == two
+
+
+@pytest.mark.parametrize("interrupted", [False, True])
+def test_more_steps_continue_a_group_in_which_a_lane_failed(tmp_path, monkeypatch, interrupted):
+    """The failed lane fails as before, and the others have the bits of one go."""
+    hook(monkeypatch, poison)
+    short, longer = runs_of(), runs_of(steps=2 * STEPS)
+    train(longer, DATASET, Store(tmp_path / "whole"))
+    store = Store(tmp_path / "parts")
+    train(short, DATASET, store)
+    said = loop.notes(longer, DATASET, store)
+    names = [run.digest for run in short]
+    assert said == [
+        f"continues run {name} from step 16" if lane in HEALTHY
+        else f"fails as run {name} did, at step {FAILURES[lane]['step']}"
+        for lane, name in enumerate(names)
+    ]  # fmt: skip
+    if interrupted:
+
+        def kill(lanes):
+            if lanes.step == 22:
+                raise Killed
+
+        with monkeypatch.context() as patch:
+            hook(patch, kill)
+            with pytest.raises(Killed):
+                train(longer, DATASET, store, checkpoint_seconds=0)
+        (store.folder(longer[1]).path / "failed.json").unlink()  # killed before it was written
+    train(longer, DATASET, store)
+    assert results(store, longer) == results(Store(tmp_path / "whole"), longer)
+
+
+def test_a_failed_run_alone_starts_again_with_more_steps(tmp_path):
+    """Without lanes to keep its place for there is nothing to save."""
+    (short,), (longer,) = runs_of((1e39,)), runs_of((1e39,), steps=2 * STEPS)
+    store = Store(tmp_path)
+    train([short], DATASET, store)
+    (said,) = loop.notes([longer], DATASET, store)
+    assert said == f"starts again instead of continuing run {short.digest}: it has failed"
+    shutil.rmtree(store.folder(short).path)
+    assert loop.notes([longer], DATASET, store) == []
