@@ -3,6 +3,8 @@
 import datetime
 import decimal
 import re
+import time
+import tracemalloc
 
 import numpy as np
 import pyarrow as pa
@@ -14,6 +16,8 @@ from byte_images import everything
 from datasets import CPU
 from unweave.data import Arrays, from_array
 from unweave.data.files import tables
+from unweave.data.files.columns import unlike_names
+from unweave.metrics.table_files import read_files
 
 
 def test_parquet_columns_are_vectors_and_factors(tmp_path):
@@ -338,3 +342,32 @@ def test_dates_of_parquet_are_text_and_decimals_numbers(tmp_path):
     with pytest.raises(ValueError, match=r"'nested' of struct.*with data\.ignore=nested"):
         Arrays(path).load(CPU)
     assert Arrays(path, ignore="nested,price").load(CPU).shape == (1,)
+
+
+def cpu_seconds(function, *arguments):
+    before = time.process_time()
+    function(*arguments)
+    return time.process_time() - before
+
+
+@pytest.mark.filterwarnings("ignore:rows of")
+def test_time_grows_with_the_columns_and_not_with_their_square(tmp_path):
+    names = [f"c{n}" for n in range(20_000)]
+    (tmp_path / "codes.csv").write_text("z\n0.5\n1.5\n")
+    path = tmp_path / "labels.csv"
+    path.write_text("\n".join(",".join(line) for line in (names, ["0"] * 20_000, ["1"] * 20_000)))
+    assert cpu_seconds(read_files, tmp_path / "codes.csv", path, "", "") < 2.5
+    assert cpu_seconds(unlike_names, ["c1", "c2", "1" * 50_000 + "c"]) < 1
+
+
+def test_one_long_cell_takes_its_own_memory_only(tmp_path):
+    path = tmp_path / "a.csv"
+    path.write_text(
+        "\n".join(["x,note", *(f"{n}.5,a" for n in range(3000)), "0.5," + "b" * 30_000])
+    )
+    tracemalloc.start()
+    dataset = Arrays(path).load(CPU)
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert dataset.factor_labels == (("a", "b" * 30_000),)
+    assert peak < 10 * 2**20  # an array of strings takes 360 MB

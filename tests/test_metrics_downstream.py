@@ -46,7 +46,7 @@ def test_regressions_of_each_value_match_liblinear(classes):
     rng = np.random.default_rng(classes)
     labels = rng.integers(classes, size=200)
     x = np.column_stack([labels + rng.standard_normal(200), rng.standard_normal(200), np.ones(200)])
-    w = logistic_one_vs_rest(x, labels, classes)
+    w = logistic_one_vs_rest(x, labels, np.arange(classes))
     for c in range(classes):
         peer = LogisticRegression(solver="liblinear", tol=1e-10, max_iter=1000)
         peer.fit(x[:, :2], labels == c)

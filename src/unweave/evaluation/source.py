@@ -288,7 +288,8 @@ def _key(spec: Arrays, schema: Schema) -> str | None:
     """Return which array or columns of a file are the observations; None for the usual one."""
     file = open_array_file(Path(spec.path))
     if isinstance(file, TableFile) and schema.value_names:
-        if missing := [name for name in schema.value_names if name not in file.names]:
+        names = set(file.names)
+        if missing := [name for name in schema.value_names if name not in names]:
             raise ValueError(
                 f"expected the {len(schema.value_names)} columns that the model was trained on, "
                 f"{spec.path} has no column {', '.join(map(repr, missing[:3]))}"

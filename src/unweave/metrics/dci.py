@@ -88,6 +88,7 @@ def dci(
     """
     if protocol == "locatello2019":
         inputs.require_classes()
+        inputs.require_learnable_classes()
     rows = split(inputs, train, test, test_rows)
     scored = inputs.scored.tolist()
     if protocol == "eastwood2018":

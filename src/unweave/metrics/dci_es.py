@@ -90,6 +90,7 @@ def dci_es(
         raise ValueError(f"expected two or more depths from 1 on, growing, got {list(depths)}")
     regressed = factor_indices(ordered, inputs.names, "ordered")
     regressed |= set(np.flatnonzero(inputs.continuous).tolist())
+    inputs.require_learnable_classes(regressed)
     rows = split(inputs, train, test, test_rows)
     scored = inputs.scored.tolist()
     curves = {

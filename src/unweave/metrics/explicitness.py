@@ -25,6 +25,8 @@ from unweave.metrics.predictors import (
 from unweave.metrics.score import Score
 from unweave.metrics.validation import PerRow
 
+_BLOCK = 64  # classes that are fitted at once; all of them would take memory for each row and class
+
 
 @metric
 def explicitness(
@@ -71,6 +73,7 @@ def explicitness(
     Score(explicitness/locatello2019 = 1.0000; factor 0 1.000, factor 1 1.000)
     """
     inputs.require_classes()
+    inputs.require_learnable_classes()
     rows = split(inputs, train, test, test_rows)
     predict = _softmax_scores if protocol == "locatello2019" else _separate_scores
     areas = list(
@@ -128,15 +131,18 @@ def _softmax_scores(train: Floats, labels: Ints, z: Floats) -> Floats:
 
 def _separate_scores(train: Floats, labels: Ints, z: Floats) -> Floats:
     """Return the logits (M, C) of each class against the others."""
-    return with_ones(z) @ logistic_one_vs_rest(with_ones(train), labels, int(labels.max()) + 1).T
+    x, classes = with_ones(train), np.arange(int(labels.max()) + 1)
+    blocks = np.split(classes, classes[_BLOCK::_BLOCK])
+    w: Floats = np.concatenate([logistic_one_vs_rest(x, labels, block) for block in blocks])
+    return with_ones(z) @ w.T
 
 
-def logistic_one_vs_rest(x: Floats, labels: Ints, classes: int) -> Floats:
-    """Minimise w^2 / 2 + sum_n log(1 + exp(-y_n w x_n)) over w for each class, (C, P).
+def logistic_one_vs_rest(x: Floats, labels: Ints, classes: Ints) -> Floats:
+    """Minimise w^2 / 2 + sum_n log(1 + exp(-y_n w x_n)) over w for each of the classes, (C, P).
 
     y = 1 in the class and -1 outside. x (N, P) are rows; the method is Newton's.
     """
-    inside = labels == np.arange(classes)[:, None]
+    inside = labels == classes[:, None]
 
     def loss(w: Floats) -> tuple[Floats, Floats, Floats]:
         logit = w @ x.T
@@ -147,7 +153,7 @@ def logistic_one_vs_rest(x: Floats, labels: Ints, classes: int) -> Floats:
         bend = np.stack([(x.T * row) @ x for row in curve]) + np.eye(x.shape[1])
         return value, slope, bend
 
-    return newton(loss, np.zeros((classes, x.shape[1])))
+    return newton(loss, np.zeros((len(classes), x.shape[1])))
 
 
 def _mean_area(p: Floats, v: Ints, classes: Ints) -> float:

@@ -81,6 +81,7 @@ def info_mec(
     if threshold is not None and not 0 <= threshold < 1:
         raise ValueError(f"expected threshold as a share from 0 to below 1, got {threshold}")
     inputs.require_two_factors()
+    inputs.require_learnable_classes()
     if estimates is None:
         estimates = info_mec_estimates(inputs, samples, neighbours)
     active = _active(inputs, protocol, threshold)

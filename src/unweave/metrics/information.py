@@ -132,12 +132,18 @@ def mutual_information(a: Ints, b: Ints) -> float:
 
     a and b are labels (N,) numbered from 0.
     """
-    width = int(b.max()) + 1
-    counts = np.bincount(a * width + b, minlength=(int(a.max()) + 1) * width)
-    p = counts.reshape(-1, width) / len(a)
-    independent = p.sum(1, keepdims=True) * p.sum(0, keepdims=True)
-    seen = p > 0
-    shared = float((p[seen] * np.log(p[seen] / independent[seen])).sum())
+    width, height = int(b.max()) + 1, int(a.max()) + 1
+    # Of the pairs that occur only: two variables of N values have N^2 pairs.
+    pair = a * width + b
+    if width * height > 4 * len(a):
+        seen, counts = np.unique(pair, return_counts=True)
+    else:
+        counts = np.bincount(pair)
+        seen = np.flatnonzero(counts)
+        counts = counts[seen]
+    p = counts / len(a)
+    independent = (np.bincount(a) / len(a))[seen // width] * (np.bincount(b) / len(a))[seen % width]
+    shared = float((p * np.log(p / independent)).sum())
     return shared if shared > ROUNDING else 0.0
 
 

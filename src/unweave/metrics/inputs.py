@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -27,6 +27,7 @@ Periods = Mapping[str, float | Mapping[str, Sequence[float]]]
 
 _ROWS_EACH = 10  # for each code and each value: ten observations per coefficient [Peduzzi1996]
 _BINS = 20  # that continuous factors are cut into
+MOST_CLASSES = 1_000  # that a classifier learns: ten rows each, of the 10,000 that it is trained on
 
 
 class FewRowsWarning(UserWarning):
@@ -91,6 +92,20 @@ class Inputs:
                 "this definition needs values that repeat; cut them into bins, for instance by "
                 "numpy.digitize(column, numpy.quantile(column, [0.2, 0.4, 0.6, 0.8])), or leave "
                 "these factors out"
+            )
+
+    def require_learnable_classes(self, regressed: Collection[int] = ()) -> None:
+        """Raise if a scored factor that is not regressed has too many classes for a classifier."""
+        many = [
+            f"{self.sizes[k]:,} in {self.names[k]}"
+            for k in self.scored
+            if self.sizes[k] > MOST_CLASSES and not self.continuous[k] and k not in regressed
+        ]
+        if many:
+            raise ValueError(
+                f"expected factors of at most {MOST_CLASSES:,} classes, got {', '.join(many)}: a "
+                f"classifier has fewer than {_ROWS_EACH} rows for each, and its score says nothing;"
+                " merge classes, declare numbers as `continuous`, or leave these factors out"
             )
 
     def require_two_factors(self) -> None:

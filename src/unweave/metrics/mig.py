@@ -115,13 +115,14 @@ def _mixture_information(z: Floats, rows: Ints, mean: Floats, scale: Floats, v: 
     """
     shared = np.zeros(v.shape[1])
     first, *others = sorted(np.flatnonzero(v.any(0)), key=lambda k: int(v[:, k].max()))
-    groups = [v[:, first] == value for value in range(int(v[:, first].max()) + 1)]
-    densities = [group.mean() * mixture_density(z, mean[group], scale[group]) for group in groups]
-    log_q = np.log(np.sum(densities, axis=0))
-    for group, density in zip(groups, densities, strict=True):
-        inside = group[rows]
-        log_given = np.log(density[inside] / group.mean())
-        shared[first] += (log_given - log_q[inside]).sum() / len(z)
+    q, given = np.zeros(len(z)), np.empty(len(z))
+    for value in range(int(v[:, first].max()) + 1):
+        group = v[:, first] == value
+        density = mixture_density(z, mean[group], scale[group])
+        q += group.mean() * density
+        given[group[rows]] = density[group[rows]]
+    log_q = np.log(q)
+    shared[first] = (np.log(given) - log_q).mean()
     for k in others:
         for value in range(int(v[:, k].max()) + 1):
             group = v[:, k] == value

@@ -7,6 +7,7 @@ from collections.abc import Callable
 import numpy as np
 
 from unweave.metrics.arrays import Bools, Ints, as_mask
+from unweave.metrics.inputs import MOST_CLASSES
 from unweave.metrics.table import Table
 
 Need = Callable[[Table], str | None]
@@ -29,6 +30,14 @@ def class_factors(table: Table) -> str | None:
     """Require factors that are classes, with values that repeat."""
     names = [table.factor_names[k] for k in np.flatnonzero(table.continuous_mask)]
     return f"the factors {', '.join(names)} are continuous" if names else None
+
+
+def learnable_classes(table: Table) -> str | None:
+    """Require factors of at most 1,000 classes; continuous ones may have more values."""
+    counts = zip(table.factor_names, table.value_counts, table.continuous_mask, strict=True)
+    many = [name for name, count, continuous in counts if count > MOST_CLASSES and not continuous]
+    few = f"more than {MOST_CLASSES:,} classes, too many for classifiers"
+    return f"the factors {', '.join(many)} have {few}" if many else None
 
 
 def repeated_value(table: Table) -> str | None:

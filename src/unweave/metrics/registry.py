@@ -38,6 +38,7 @@ from unweave.metrics.needs import (
     a_quantity,
     class_factors,
     divergences,
+    learnable_classes,
     normal_posteriors,
     posterior_scales,
     repeated_value,
@@ -151,7 +152,8 @@ class Metric:
 
 
 _FIXED = (varied_factor, class_factors, repeated_value)  # to hold a factor fixed
-_CLASSES = (varied_factor, class_factors)  # to classify a factor
+_CLASSES = (varied_factor, class_factors)  # to group rows by a factor
+_LEARNT = (*_CLASSES, learnable_classes)  # to classify a factor
 _MIXED = (varied_factor, two_factors)  # to see whether codes mix factors
 
 METRICS: dict[str, Metric] = {
@@ -181,7 +183,7 @@ METRICS: dict[str, Metric] = {
                 "info_mec",
                 protocol,
                 info_mec,
-                _MIXED,
+                (*_MIXED, learnable_classes),
                 perfect=0.9,
                 sensitive_to=("scale",),
                 slow=True,
@@ -205,21 +207,21 @@ METRICS: dict[str, Metric] = {
         Metric("factor_vae_score", "mathieu2019", factor_vae_score, _FIXED),
         Metric("irs", "suter2019", irs, _CLASSES, sensitive_to=("scale",)),
         Metric("irs", "locatello2019", irs, _CLASSES, sensitive_to=("scale",)),
-        Metric("dci", "locatello2019", dci, _CLASSES, slow=True),
+        Metric("dci", "locatello2019", dci, _LEARNT, slow=True),
         Metric("dci", "esmaeili2019", dci, slow=True),
         Metric("dci", "eastwood2018", dci),
-        Metric("dci_es", "eastwood2023", dci_es, slow=True),
-        Metric("sap", "locatello2019", sap, _CLASSES, perfect=0.2, sensitive_to=("scale", "dead")),
+        Metric("dci_es", "eastwood2023", dci_es, (varied_factor, learnable_classes), slow=True),
+        Metric("sap", "locatello2019", sap, _LEARNT, perfect=0.2, sensitive_to=("scale", "dead")),
         Metric("sap", "kumar2018", sap),
-        Metric("explicitness", "locatello2019", explicitness, _CLASSES, slow=True),
+        Metric("explicitness", "locatello2019", explicitness, _LEARNT, slow=True),
         # A line separates only the ends of a range from the rest.
-        Metric("explicitness", "ridgeway2018", explicitness, _CLASSES, perfect=0.7, slow=True),
+        Metric("explicitness", "ridgeway2018", explicitness, _LEARNT, perfect=0.7, slow=True),
         # Ten labels do not cover all values.
         Metric(
             "downstream",
             "locatello2019",
             downstream,
-            _CLASSES,
+            _LEARNT,
             perfect=0.75,
             sensitive_to=("scale",),
             slow=True,

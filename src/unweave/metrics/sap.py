@@ -71,6 +71,7 @@ def sap(
         sizes: dict[str, Detail] = {"training rows": read, "test rows": read}
     else:
         inputs.require_classes()
+        inputs.require_learnable_classes()
         rows = split(inputs, train, test, test_rows)
         matrix, read, sizes = _accuracies(inputs, rows), rows.rows, rows.details
     return gap_score(inputs, matrix, read, sizes)

@@ -128,7 +128,7 @@ def _read_labels(path: Path, key: str) -> _Labels:
         _note(f"{path.name}: {note.replace('an observation', 'a row')}")
     columns = [file.labels(n) for n in file.names]
     namers = [column for column in columns if column.names_rows and column.row_names]
-    chosen = expand_columns(key, file.names, path) if key else file.names
+    chosen = set(expand_columns(key, file.names, path) if key else file.names)
     for column in namers[:1]:
         _note(f"{path.name}: {column.name} names the rows, and is not a factor")
     for column in namers[1:]:

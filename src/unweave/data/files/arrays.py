@@ -452,13 +452,12 @@ def as_numpy(array: ArrayLike | Tensor) -> Array:
 
 def _reject_text(file: ArrayFile, rows: Rows, columns: Sequence[str]) -> None:
     """Reject columns of text."""
-    if rows.dtype.kind == "O":
-        first = rows.read(0, 1)[0]
-        aligned = len(first) == len(columns)  # otherwise there are lists beside the text
-        pairs = zip(columns, first, strict=True) if aligned else ((name, "") for name in columns)
-        text = [name for name, value in pairs if isinstance(value, str)]
-    else:
-        text = list(columns) if rows.dtype.kind == "U" else []
+    if rows.dtype != object:
+        return
+    first = rows.read(0, 1)[0]
+    aligned = len(first) == len(columns)  # otherwise there are lists beside the text
+    pairs = zip(columns, first, strict=True) if aligned else ((name, "") for name in columns)
+    text = [name for name, value in pairs if isinstance(value, str)]
     for name in text:
         if isinstance(file, CsvFile) and (where := file.first_text(name)):
             raise ValueError(f"{file.path}, {where}: correct it, or remove the line")

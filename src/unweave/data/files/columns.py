@@ -15,7 +15,8 @@ from unweave.data.files.tables import CsvFile, expand_columns, join_columns
 
 _LISTED = 8  # names that are listed in a note
 _PATTERN = 3  # names that have to share a pattern
-_NUMBERED = re.compile(r"(?P<stem>.*?)[\W_]?\d+([.,]\d+)?")
+_DIGITS = "0123456789"
+_SEPARATOR = re.compile(r"[\W_]\Z")
 
 
 class TableColumns(NamedTuple):
@@ -101,11 +102,25 @@ def unlike_names(names: Sequence[str]) -> list[str]:
     >>> unlike_names(["height", "weight", "age"])
     []
     """
-    patterns = [_NUMBERED.fullmatch(name) for name in names]
-    stems = [match["stem"] if match else None for match in patterns]
+    stems = [_stem(name) for name in names]
     counts = Counter(stem for stem in stems if stem is not None)
-    odd = [name for name, stem in zip(names, stems, strict=True) if counts[stem] < _PATTERN]
+    pairs = zip(names, stems, strict=True)
+    odd = [name for name, stem in pairs if stem is None or counts[stem] < _PATTERN]
     return odd if 2 * len(odd) <= len(names) else []
+
+
+def _stem(name: str) -> str | None:
+    """Return the text before the number that a name ends with; None if it has no number.
+
+    >>> _stem("G12"), _stem("dose_2.5"), _stem("405"), _stem("site")
+    ('G', 'dose', '', None)
+    """
+    stem = name.rstrip(_DIGITS)
+    if stem == name:
+        return None
+    if stem.endswith((".", ",")) and stem[:-1].rstrip(_DIGITS) != stem[:-1]:
+        stem = stem[:-1].rstrip(_DIGITS)
+    return _SEPARATOR.sub("", stem)
 
 
 def _odd_note(odd: Sequence[str]) -> str:

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import csv
+import math
 import re
 from collections.abc import Sequence
 from pathlib import Path
 from typing import NamedTuple
-
-import numpy as np
 
 from unweave.data.files.labels import MISSING_WORDS, column_values
 
@@ -43,7 +42,7 @@ def read_csv(path: Path) -> CsvText:
         raise ValueError(f"expected a line of names and lines of values in {path}, got too few")
     head = lines[0][1]
     pointed = head if delimiter == "," else [point(cell) for cell in head]
-    named = are_numbered(head) or column_values(pointed).dtype.kind == "U"
+    named = are_numbered(head) or column_values(pointed).dtype == object
     names = _column_names(head) if named else [f"column{number}" for number in range(len(head))]
     for number, line in lines:
         if len(line) != len(names):
@@ -63,7 +62,7 @@ def read_csv(path: Path) -> CsvText:
 def is_number(cell: str) -> bool:
     """Return whether a cell is a finite number."""
     try:
-        return bool(np.isfinite(float(cell)))
+        return math.isfinite(float(cell))
     except ValueError:
         return False
 
@@ -85,8 +84,9 @@ def has_decimal_commas(cells: Sequence[str], delimiter: str) -> bool | None:
     if delimiter == "," or not any("," in cell for cell in cells):
         return False
     texts = [text for cell in cells if (text := cell.strip()) not in MISSING_WORDS]
-    numbers = [text for text in texts if "," in text and is_number(point(text))]
-    if not numbers or 2 * sum(is_number(point(text)) for text in texts) < len(texts):
+    readable = [text for text in texts if is_number(point(text))]
+    numbers = [text for text in readable if "," in text]
+    if not numbers or 2 * len(readable) < len(texts):
         return False
     grouped = any("." in text for text in numbers)
     points = [text for text in texts if "." in text and is_number(text)]

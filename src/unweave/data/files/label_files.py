@@ -141,7 +141,8 @@ def _read_columns(
                 "them"
             )
         row_of[place] = row
-    kept = [name for name in table.names if name != file and name not in ignored]
+    left_out = {file, *ignored}
+    kept = [name for name in table.names if name not in left_out]
     if required and len(table.names) == 1:
         raise ValueError(
             f"expected labels beside the names of images in {path}, got the column {file} alone"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -48,9 +49,9 @@ class LabelColumn:
         >>> LabelColumn.from_cells("dose", ["10", "NA", "2.5", ""]).values
         array([10. ,  2.5])
         """
-        texts = np.array([cell.strip() for cell in cells], dtype=np.str_)
-        known = ~np.isin(texts, list(MISSING_WORDS))
-        values = column_values(texts[known].tolist())
+        texts = [cell.strip() for cell in cells]
+        known = np.array([text not in MISSING_WORDS for text in texts], dtype=np.bool_)
+        values = column_values(list(itertools.compress(texts, known)))
         return cls(name, values, known, _are_real(values) or _are_many(values))
 
     @classmethod
@@ -70,14 +71,14 @@ class LabelColumn:
         elif plain.dtype.kind in "USO":
             known &= np.array([_is_known(value) for value in plain.tolist()], dtype=np.bool_)
         values = plain[known]
-        if values.dtype.kind == "O":
+        if values.dtype.kind == "O" and not all(isinstance(value, str) for value in values):
             values = np.array(values.tolist())
         return cls(name, values, known, _are_real(values) or (in_table and _are_many(values)))
 
     @property
     def text(self) -> bool:
         """Whether the labels are text."""
-        return self.values.dtype.kind in "US"
+        return self.values.dtype.kind in "USO"
 
     @property
     def missing(self) -> int:
@@ -92,7 +93,7 @@ class LabelColumn:
         index, row, nr.
         """
         count, different = len(self.values), len(self._unique[0])
-        if count < _LEAST_NAMES or self.values.dtype.kind not in "USiu":
+        if count < _LEAST_NAMES or self.values.dtype.kind not in "USOiu":
             return False
         if self.text:
             return different > _NAMES * count
@@ -152,13 +153,16 @@ def is_identifier_name(name: str) -> bool:
 
 
 def column_values(texts: Sequence[str]) -> Array:
-    """Convert a column to integers if all cells are, otherwise to numbers if possible, or text."""
+    """Convert a column to integers if all cells are, otherwise to numbers if possible, or text.
+
+    Text is an array of objects: in an array of strings every cell takes the memory of the longest.
+    """
     for kind in (np.int64, np.float64):
         try:
-            return np.array(texts, dtype=np.str_).astype(kind)
+            return np.array(texts, dtype=object).astype(kind)
         except (ValueError, OverflowError):
             continue
-    return np.array(texts, dtype=np.str_)
+    return np.array(texts, dtype=object)
 
 
 def _is_known(value: Any) -> bool:
@@ -190,7 +194,7 @@ def _are_many(values: Array) -> bool:
 
 def _label(value: Any) -> str | float:
     """Return a label as text, an integer, or the shortest decimal number."""
-    if value.dtype.kind in "US":
+    if isinstance(value, str | bytes):
         return value.decode(errors="replace") if isinstance(value, bytes) else str(value)
     number = float(str(value)) if value.dtype.kind == "f" else int(value)
     return int(number) if abs(number) < 2**53 and number == int(number) else number

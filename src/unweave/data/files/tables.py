@@ -200,7 +200,7 @@ class CsvFile:
         """Return whether a column is text: fewer than half of its cells are surely numbers."""
         if self._commas[column] is None:
             return True
-        if self._values(column).dtype.kind != "U":
+        if self._values(column).dtype != object:
             return False
         known = [cell for cell in self.cells(column) if cell.strip() not in MISSING_WORDS]
         return 2 * sum(map(is_number, known)) < len(known)
@@ -210,13 +210,10 @@ class CsvFile:
         return LabelColumn.from_cells(column, self.cells(column))
 
     def rows(self, name: str) -> Rows:
-        """Return columns side by side (N, columns): numbers, text, or objects if both occur."""
+        """Return columns side by side (N, columns): numbers, or objects if there is text."""
         columns = expand_columns(name, self.names, self.path)
         self._reject_missing(columns)
-        arrays = [self._values(column) for column in columns]
-        if len({array.dtype.kind == "U" for array in arrays}) > 1:
-            arrays = [array.astype(object) for array in arrays]
-        return InMemoryRows(np.stack(arrays, 1))
+        return InMemoryRows(np.stack([self._values(column) for column in columns], 1))
 
     def first_text(self, column: str) -> str:
         """Locate the first cell that is text among numbers of a column; "" if there is none."""
@@ -249,7 +246,7 @@ class CsvFile:
         values = self._values(column)
         if values.dtype.kind == "f":
             return np.flatnonzero(~np.isfinite(values))
-        if values.dtype.kind == "U" and not self.is_text(column):
+        if values.dtype == object and not self.is_text(column):
             return np.flatnonzero([not is_number(cell) for cell in self.cells(column)])
         return np.empty(0, np.int64)
 
@@ -307,7 +304,7 @@ def first_text(cells: Sequence[str]) -> int | None:
     >>> first_text(["1", "2.5", "big"]), first_text(["1", "n/a"]), first_text(["red", "blue"])
     (2, None, None)
     """
-    if column_values(cells).dtype.kind != "U":
+    if column_values(cells).dtype != object:
         return None
     places = [n for n, cell in enumerate(cells) if cell.strip() not in MISSING_WORDS]
     words = [n for n in places if not is_number(cells[n])]
