@@ -177,7 +177,7 @@ def test_a_signal_at_any_moment_ends_the_command_without_a_traceback(tmp_path, n
                "data.positions=4", "data.orientations=1", "network=mlp", "batch_size=8",
                "steps=100000", "seed=0..7", "--device", "cpu", "--threads", "2",
                "--measure-every", "50", "--measure", "mig"]  # fmt: skip
-    for delay in np.linspace(0.1, 12.0, 40):
+    for delay in np.linspace(0.5, 12.0, 40):
         process = subprocess.Popen(
             [*command, "--store", str(tmp_path / f"{delay}")], stderr=subprocess.PIPE, text=True,
             start_new_session=True, stdout=subprocess.DEVNULL,
