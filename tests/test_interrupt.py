@@ -107,6 +107,15 @@ def test_fit_returns_the_model_so_far(tmp_path, monkeypatch, seed):
         assert np.array_equal(end.encode(x), expected.encode(x))
 
 
+def test_fit_does_not_go_on_after_sigterm(tmp_path, monkeypatch):
+    """The program is to end; what was trained is in the store."""
+    monkeypatch.setattr("unweave.evaluation.fit.Silent", lambda: Presses(20, number=signal.SIGTERM))
+    with pytest.raises(TrainingInterrupted, match="at step 20"):
+        uw.fit(SMALL, steps=50, store=tmp_path, **FIELDS)
+    (folder,) = Store(tmp_path).folders()
+    assert list(folder.states) == [20]
+
+
 def test_fit_raises_if_nothing_was_trained(monkeypatch):
     class Early(Silent):
         def begin(self, runs, step):
