@@ -117,7 +117,8 @@ describe("watching", () => {
     change({ z: [7, 0, 1, 0, 0] });
     await watcher(() => 500, () => 400).look();
     await settled();
-    expect(codeOf(models.value.get("aaaaaaaaaaaa")!, originOf(models.value.get("aaaaaaaaaaaa")!))[0]).toBe(400);
+    const newest = models.value.get("aaaaaaaaaaaa")!;
+    expect(codeOf(newest, originOf(newest))![0]).toBe(400);
     expect(view.value.z![0]).toBe(7);
   });
 

@@ -61,7 +61,7 @@ function Beside({ model, code }: { model: Model; code: number[] }) {
 
 /** An upload that the first model shows, and that this one can encode but has not. */
 function missingUpload(origin: Origin, other: Model): Upload | undefined {
-  if (origin.kind === "row" || origin.upload.codes.has(other)) return undefined;
+  if (origin.kind !== "upload" || origin.upload.codes.has(other)) return undefined;
   return origin.upload.shape === other.shape.join() ? origin.upload : undefined;
 }
 
@@ -76,6 +76,7 @@ async function encode(other: Model, upload: Upload): Promise<void> {
 
 /** Why there is no image. */
 function reason(first: Model, other: Model, origin: Origin): string {
+  if (origin.kind === "absent") return "The file is not in this page, so this run cannot encode it.";
   if (origin.kind === "upload") return "This run does not read observations of the shape of your file.";
   if (first.data.data !== other.data.data) {
     return `This run was trained on other data (${isolated(other.data.dataName)}), so there is no common observation.`;
