@@ -3,6 +3,7 @@
 import { computed, effect, signal } from "@preact/signals";
 import type { Code, Model } from "./model";
 import { change, known, model as first, view } from "./state";
+import { isolated } from "./text";
 import { toNetwork } from "./units";
 import { readFile, type ReadObservation } from "./upload/read";
 
@@ -106,7 +107,7 @@ export async function encodeCurrent(model: Model, upload: Upload): Promise<numbe
     if (now === model) return code;
     return now?.id === model.id ? await encodeCurrent(now, upload) : null;
   } catch (error) {
-    refuse(`The encoder failed on ${upload.name}: ${messageOf(error)}.`);
+    refuse(`The encoder failed on ${isolated(upload.name)}: ${messageOf(error)}.`);
     return null;
   }
 }
@@ -157,7 +158,7 @@ async function keep(model: Model, file: File): Promise<Upload | undefined> {
     uploads.value = [...uploads.value, ...added];
     return added[0];
   } catch (error) {
-    refuse(`Cannot read ${file.name}: ${messageOf(error)}.`);
+    refuse(`Cannot read ${isolated(file.name)}: ${messageOf(error)}.`);
     return undefined;
   }
 }

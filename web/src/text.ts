@@ -18,7 +18,17 @@ const OTHER_WAY = /[\p{Bidi_Control}\p{Script=Hebrew}\p{Script=Arabic}\p{Script=
 
 /** A name that leaves the order of the text around it alone, for where there can be no <bdi>. */
 export function isolated(name: string): string {
-  return OTHER_WAY.test(name) ? `\u2068${name}\u2069` : name;
+  return OTHER_WAY.test(name) ? `\u2068${balanced(name)}\u2069` : name;
+}
+
+/** A name that ends every isolate that it begins, and no other. */
+function balanced(name: string): string {
+  let begun = 0;
+  const kept = Array.from(name).filter((letter) => {
+    if (/[\u2066-\u2068]/.test(letter)) begun++;
+    return letter !== "\u2069" || begun-- > 0;
+  });
+  return kept.join("") + "\u2069".repeat(begun);
 }
 
 /** A row's name, or its number in the data. */

@@ -134,13 +134,13 @@ function Tiles({ model, across, up, columns, codes, parts }: TilesProps) {
       <div class="up-values" aria-hidden="true">
         {Array.from({ length: rows }, (_, row) => <span key={row}>{stepName(up, codes[row * columns]!)}</span>)}
       </div>
-      <div class="cells" role="group" aria-label={`Grid of ${across.name} and ${up.name}`} onKeyDown={(event) => moveFocus(event, columns)}>
+      <div class="cells" role="group" aria-label={`Grid of ${isolated(across.name)} and ${isolated(up.name)}`} onKeyDown={(event) => moveFocus(event, columns)}>
         {codes.map((each, n) => (
           <Tile
             key={n}
             current={n === at}
             first={n === Math.max(at, 0)}
-            label={`Set ${across.name} to ${stepName(across, each)} and ${up.name} to ${stepName(up, each)}`}
+            label={`Set ${isolated(across.name)} to ${stepName(across, each)} and ${isolated(up.name)} to ${stepName(up, each)}`}
             onChoose={() => choose(each)}
           >
             <Cell model={model} values={parts[n + 1]!} now={parts[0]!} />

@@ -41,11 +41,11 @@ function Other({ first, other }: { first: Model; other: Model }) {
   const found = matching(first, other);
   return (
     <article class="other" data-run={other.id} aria-label={runName(other.id)}>
-      <h2>{runName(other.id)}</h2>
+      <h2><bdi>{runName(other.id)}</bdi></h2>
       {shown ? <Beside model={other} code={shown} /> : <p class="help">{upload ? "Encoding your file …" : reason(first, other, origin)}</p>}
       {shown && found.matches.length > 0 && (
         <label>
-          <input type="checkbox" checked={linked} onChange={() => link(other.id, !linked)} aria-label={`linked: ${runName(other.id)}`} /> linked
+          <input type="checkbox" checked={linked} onChange={() => link(other.id, !linked)} aria-label={`linked: ${isolated(runName(other.id))}`} /> linked
         </label>
       )}
       <Matches found={found} />
@@ -56,7 +56,7 @@ function Other({ first, other }: { first: Model; other: Model }) {
 function Beside({ model, code }: { model: Model; code: number[] }) {
   const decoded = useDecoded(model, [code]);
   if (!decoded) return <div class="waiting" role="status">Starting the decoder …</div>;
-  return <Observation model={model} values={decoded.values} label={`Decoded by ${runName(model.id)}`} />;
+  return <Observation model={model} values={decoded.values} label={`Decoded by ${isolated(runName(model.id))}`} />;
 }
 
 /** An upload that the first model shows, and that this one can encode but has not. */

@@ -4,7 +4,7 @@ import type { Variable } from "../bundle";
 import { LIMIT, scoreOf, valueAt, type Code, type Model } from "../model";
 import { codeOf, originOf } from "../origin";
 import { change, code } from "../state";
-import { percent } from "../text";
+import { isolated, percent } from "../text";
 
 interface Props {
   model: Model;
@@ -52,7 +52,7 @@ export function Slider({ model, variable, column, quantiles }: Props) {
         )}
       </div>
       <output title={`${quantile[0]!.toUpperCase()}${quantile.slice(1)}`}>{rounded(value)}</output>
-      <button type="button" class="reset" aria-label={`Reset ${name}`} title="Back to the observation" disabled={observed === null || value === observed} onClick={reset}>
+      <button type="button" class="reset" aria-label={`Reset ${isolated(name)}`} title="Back to the observation" disabled={observed === null || value === observed} onClick={reset}>
         ↺
       </button>
     </div>
@@ -67,7 +67,7 @@ export function beyond(quantiles: readonly number[], value: number): number {
 
 function nameOf(variable: Variable, column: number): string {
   const several = variable.quantiles.length > 1;
-  return several ? `${variable.name}, dimension ${column - variable.columns[0] + 1}` : variable.name;
+  return several ? `${isolated(variable.name)}, dimension ${column - variable.columns[0] + 1}` : variable.name;
 }
 
 /** Two decimals unless it is large, with a minus sign and without a negative zero. */

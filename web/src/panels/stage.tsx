@@ -6,7 +6,7 @@ import type { Model } from "../model";
 import { codeOf, codesBeyond, isUnmoved, originOf, reset, showRow, type Origin, type Upload } from "../origin";
 import { canDecode, code } from "../state";
 import { useThumbnail } from "../thumbnails";
-import { rowName } from "../text";
+import { isolated, rowName } from "../text";
 import { ChannelKey } from "../ui/channels";
 import type { Csv } from "../ui/export";
 import { Observation } from "../ui/observation";
@@ -74,7 +74,7 @@ function Original({ model, origin }: { model: Model; origin: Exclude<Origin, { k
       {origin.kind === "row" ? (
         <RowPicture model={model} row={origin.row} />
       ) : (
-        <UploadPicture model={model} upload={origin.upload} label={`Your file ${origin.upload.name}`} />
+        <UploadPicture model={model} upload={origin.upload} label={`Your file ${isolated(origin.upload.name)}`} />
       )}
       <figcaption>{origin.kind === "row" ? "Observation" : "Your file"}</figcaption>
     </figure>
@@ -83,7 +83,7 @@ function Original({ model, origin }: { model: Model; origin: Exclude<Origin, { k
 
 function RowPicture({ model, row }: { model: Model; row: number }) {
   if (row >= model.data.rows.shown.count) return <div class="missing">No thumbnail for this observation.</div>;
-  return <Thumbnail model={model} row={row} label={`Observation, ${rowName(model, row)}`} />;
+  return <Thumbnail model={model} row={row} label={`Observation, ${isolated(rowName(model, row))}`} />;
 }
 
 function Decoded({ model, origin }: { model: Model; origin: Origin }) {

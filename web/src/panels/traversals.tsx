@@ -4,6 +4,7 @@ import { useDecoded, useParts, type Decoded } from "../decoded";
 import { classOf, scoreOf, traverse, type Code, type Model } from "../model";
 import { useSettled } from "../settled";
 import { canDecode, change, code, STEPS, view } from "../state";
+import { isolated } from "../text";
 import type { Csv } from "../ui/export";
 import { Panel } from "../ui/panel";
 import { inUnits, valueNames } from "../units";
@@ -112,16 +113,16 @@ interface RowProps extends Row {
 function Traversal({ model, variable, codes, values, base }: RowProps) {
   const names = codes.map((each) => stepName(variable, each));
   return (
-    <section class="traversal" aria-label={`Traversal of ${variable.name}`}>
+    <section class="traversal" aria-label={`Traversal of ${isolated(variable.name)}`}>
       <h3><VariableName variable={variable} /></h3>
       <DecodedRow
         model={model}
-        title={`Traversal of ${variable.name}`}
+        title={`Traversal of ${isolated(variable.name)}`}
         values={values}
         names={names}
         base={base}
         current={currentStep(variable, codes, code.value)}
-        label={(n) => `Set ${variable.name} to ${names[n]}`}
+        label={(n) => `Set ${isolated(variable.name)} to ${names[n]}`}
         onChoose={(n) => change({ z: taken(variable, code.value, codes[n]!) })}
       />
     </section>

@@ -2,7 +2,7 @@
 import { useMemo } from "preact/hooks";
 import type { Model } from "../../model";
 import { change } from "../../state";
-import { percent } from "../../text";
+import { isolated, percent } from "../../text";
 import { Panel } from "../../ui/panel";
 import { histograms, type Histogram } from "./histograms";
 import { rowsTable } from "./table";
@@ -54,7 +54,7 @@ function Bars({ of }: { of: Histogram }) {
       <svg viewBox={`0 0 ${WIDTH} ${HEIGHT}`} role="img" aria-label={spoken(of)}>
         {of.bins.map((bin, n) => (
           <g key={n}>
-            <title>{`${bin.label}: ${percent(of.selected[n]!, 1)} of the selected rows, ${percent(of.rest[n]!, 1)} of the rest`}</title>
+            <title>{`${isolated(bin.label)}: ${percent(of.selected[n]!, 1)} of the selected rows, ${percent(of.rest[n]!, 1)} of the rest`}</title>
             <rect class="hit" x={n * step} width={step} height={HEIGHT} />
             <Bar side="in" x={n * step + step * 0.08} width={step * 0.42} height={(of.selected[n]! / top) * (HEIGHT - 4)} />
             <Bar side="out" x={n * step + step * 0.5} width={step * 0.42} height={(of.rest[n]! / top) * (HEIGHT - 4)} />
@@ -79,6 +79,6 @@ function spoken(of: Histogram): string {
   const gaps = of.selected.map((share, n) => Math.abs(share - of.rest[n]!));
   const most = gaps.indexOf(Math.max(...gaps));
   const bin = of.bins[most];
-  if (!bin) return `${of.name}: no values`;
-  return `${of.name}: the largest difference is at ${bin.label}, ${percent(of.selected[most]!, 1)} of the selected rows and ${percent(of.rest[most]!, 1)} of the rest`;
+  if (!bin) return `${isolated(of.name)}: no values`;
+  return `${isolated(of.name)}: the largest difference is at ${isolated(bin.label)}, ${percent(of.selected[most]!, 1)} of the selected rows and ${percent(of.rest[most]!, 1)} of the rest`;
 }

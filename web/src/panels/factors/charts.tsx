@@ -2,7 +2,7 @@
 import { scaleLinear, type ScaleLinear } from "d3-scale";
 import { area, line } from "d3-shape";
 import type { Model } from "../../model";
-import { percent, shortened } from "../../text";
+import { isolated, percent, shortened } from "../../text";
 import { Panel } from "../../ui/panel";
 import { columnOf, type Column } from "../data/columns";
 import { aboveChance, byShare, classShares, levelsOf, tracesOf, type Level, type Trace } from "./responses";
@@ -57,7 +57,7 @@ interface ResponseProps {
 
 function Response({ model, factor, column, levels, traces, span }: ResponseProps) {
   const best = byShare(model, factor)[0]!;
-  const label = `Codes against ${column.name}`;
+  const label = `Codes against ${isolated(column.name)}`;
   const informative = aboveChance(model, best.number, factor);
   return (
     <figure class="response">
@@ -167,7 +167,7 @@ function Dots({ levels, shares }: { levels: readonly Level[]; shares: readonly n
         {shares.map((row, n) =>
           row.map((share, c) => (
             <circle key={`${n} ${c}`} class="mark" cx={x(levels[n]!.at)} cy={y(c)} r={room * Math.sqrt(share)}>
-              <title>{`${levels[n]!.label}: class ${c} in ${percent(share)} of the rows`}</title>
+              <title>{`${isolated(levels[n]!.label)}: class ${c} in ${percent(share)} of the rows`}</title>
             </circle>
           )),
         )}

@@ -2,6 +2,7 @@
 import type { RunData, Setting } from "../../bundle";
 import { change } from "../../state";
 import type { Csv } from "../../ui/export";
+import { isolated } from "../../text";
 import { compareValues, numberText, valueText, type Column, type Value } from "./columns";
 import { withValue } from "./filter";
 import { summary, type RunGroup } from "./groups";
@@ -34,7 +35,7 @@ function Row({ group, columns }: { group: RunGroup; columns: readonly Column[] }
   return (
     <tr>
       <td>
-        <button type="button" aria-label={`${group.runs.length} of ${group.name}: show these runs`} onClick={() => showRuns(group)}>
+        <button type="button" aria-label={`${group.runs.length} of ${isolated(group.name)}: show these runs`} onClick={() => showRuns(group)}>
           {group.runs.length}
         </button>
       </td>

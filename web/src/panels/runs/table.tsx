@@ -3,6 +3,7 @@ import type { RunData } from "../../bundle";
 import { closeRun, MOST_OPEN, openRun } from "../../open-runs";
 import { change } from "../../state";
 import type { Csv } from "../../ui/export";
+import { isolated } from "../../text";
 import { Panel } from "../../ui/panel";
 import { Training } from "../picker";
 import { valueText, type Column } from "./columns";
@@ -108,7 +109,7 @@ function OpenBox({ run }: { run: RunData }) {
       type="checkbox"
       checked={checked}
       disabled={fixed}
-      aria-label={`Open ${run.name}`}
+      aria-label={`Open ${isolated(run.name)}`}
       title={checked && fixed ? "One run stays open" : fixed ? `${MOST_OPEN} runs are open` : ""}
       onChange={() => (checked ? closeRun(run.id) : openRun(run.id))}
     />
