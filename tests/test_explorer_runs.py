@@ -234,7 +234,7 @@ def test_a_manifest_is_json_with_null_for_what_is_not_a_number():
     nasty = '</script>"\u202e'
     (run,) = some_runs(Run())
     run = dataclasses.replace(run, name=nasty, scores={"mig": math.nan}, settings={"a": math.inf})
-    text = manifest_json(Manifest(nasty, "1", False, True, [run], [run.id]))
+    text = manifest_json(Manifest(nasty, "1", False, True, [run], [run.id], {}))
     content = json.loads(text, parse_constant=lambda word: pytest.fail(word))
     assert content["title"] == content["runs"][0]["name"] == nasty
     assert content["runs"][0]["scores"] == {"mig": None}

@@ -51,6 +51,8 @@ export interface View {
   filter: string;
   sort: string;
   descending: boolean;
+  /** Columns of the table; none is a choice of the page. */
+  columns: string[];
   /** The scatter of runs: a score against a setting; and the term of the curves. */
   setting: string;
   score: string;
@@ -93,6 +95,7 @@ export const DEFAULTS: View = {
   filter: "",
   sort: "",
   descending: false,
+  columns: [],
   setting: "",
   score: "",
   term: "",
@@ -112,6 +115,7 @@ export const manifest = signal<Manifest>({
   watch: false,
   runs: [],
   open: [],
+  terms: {},
 });
 export const view = signal<View>(DEFAULTS);
 
@@ -295,6 +299,7 @@ const FORMS: Record<keyof View, Form> = {
   filter: isText,
   sort: isText,
   descending: isFlag,
+  columns: listOf(isText),
   setting: isText,
   score: isText,
   term: isText,

@@ -25,8 +25,10 @@ export function isolated(name: string): string {
 function balanced(name: string): string {
   let begun = 0;
   const kept = Array.from(name).filter((letter) => {
-    if (/[\u2066-\u2068]/.test(letter)) begun++;
-    return letter !== "\u2069" || begun-- > 0;
+    const change = /[\u2066-\u2068]/.test(letter) ? 1 : letter === "\u2069" ? -1 : 0;
+    if (begun + change < 0) return false;
+    begun += change;
+    return true;
   });
   return kept.join("") + "\u2069".repeat(begun);
 }
@@ -34,4 +36,8 @@ function balanced(name: string): string {
 /** A row's name, or its number in the data. */
 export function rowName({ data: { rows } }: Model, row: number): string {
   return rows.names[row] || `row ${rows.index[row]}`;
+}
+
+export function capitalised(text: string): string {
+  return text.charAt(0).toUpperCase() + text.slice(1);
 }

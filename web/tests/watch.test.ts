@@ -13,7 +13,7 @@ function manifestAt(step: number): Manifest {
     id: "aaaaaaaaaaaa", name: "a", state: "running", step, steps: 1000,
     settings: {}, scores: {}, log: empty, measures: empty, explorable: true, reason: "",
   };
-  return { title: "", version: "", served: true, watch: true, runs: [run], open: [run.id] };
+  return { title: "", version: "", served: true, watch: true, runs: [run], open: [run.id], terms: {} };
 }
 
 /** A model of the given step whose rows come in reverse order. */

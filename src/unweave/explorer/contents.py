@@ -60,6 +60,15 @@ class RunData:
 
 
 @dataclass(frozen=True)
+class Term:
+    """A score, or a term of a log or of measurements, as people read it."""
+
+    name: str
+    unit: str
+    better: Literal["higher", "lower", ""]  # "" if neither is
+
+
+@dataclass(frozen=True)
 class Manifest:
     """All runs of a page."""
 
@@ -69,6 +78,7 @@ class Manifest:
     watch: bool  # whether to ask the server again for new curves and checkpoints
     runs: Sequence[RunData]
     open: Sequence[str]  # the runs to open first, at most 4
+    terms: Mapping[str, Term]  # of the runs
 
 
 @dataclass(frozen=True)

@@ -1,14 +1,16 @@
 /** The left column: the observation, what is decoded from the sliders, and the sliders. */
 import { Fragment } from "preact";
-import { useRef } from "preact/hooks";
+import { useRef, useState } from "preact/hooks";
 import { useDecoded } from "../decoded";
 import type { Model } from "../model";
 import { codeOf, codesBeyond, isUnmoved, originOf, reset, showRow, type Origin, type Upload } from "../origin";
+import { narrow } from "../screen";
 import { canDecode, code } from "../state";
 import { useThumbnail } from "../thumbnails";
 import { isolated, rowName } from "../text";
 import { ChannelKey } from "../ui/channels";
 import type { Csv } from "../ui/export";
+import { Fold } from "../ui/fold";
 import { Observation } from "../ui/observation";
 import { Exports } from "../ui/panel";
 import { Thumbnail } from "../ui/thumbnail";
@@ -39,9 +41,19 @@ export function Stage({ model }: { model: Model }) {
       <Uploads model={model} />
       {canDecode.value === false && <NoWasm />}
       <fieldset class="all-sliders" disabled={canDecode.value === false} aria-label="Sliders">
-        <Sliders model={model} />
+        {narrow.value ? <FoldedSliders model={model} /> : <Sliders model={model} />}
       </fieldset>
     </aside>
+  );
+}
+
+/** On a small screen, sliders leave room for what they move. */
+function FoldedSliders({ model }: { model: Model }) {
+  const [open, setOpen] = useState(false);
+  return (
+    <Fold title="Sliders" open={open} onToggle={setOpen}>
+      <Sliders model={model} />
+    </Fold>
   );
 }
 

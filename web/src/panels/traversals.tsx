@@ -1,4 +1,5 @@
 /** The tab "Traversals": one latent variable after the other moves, all else as in the current code. */
+import { useLayoutEffect, useRef } from "preact/hooks";
 import type { Variable } from "../bundle";
 import { useDecoded, useParts, type Decoded } from "../decoded";
 import { classOf, scoreOf, traverse, type Code, type Model } from "../model";
@@ -77,13 +78,20 @@ function Rows({ model, paths, decoded }: RowsProps) {
   // What was decoded may be older than the paths, and of another number of steps.
   const parts = useParts(decoded);
   const rows = assigned(paths, decoded.codes, parts);
+  const frame = useRef<HTMLDivElement>(null);
+  useLayoutEffect(() => centre(frame.current!), [rows.length]);
   return (
-    <div class={model.data.observation.kind === "image" ? "traversals" : "traversals charts"}>
+    <div ref={frame} class={model.data.observation.kind === "image" ? "traversals" : "traversals charts"}>
       {rows.map((row) => (
         <Traversal key={row.variable.number} model={model} {...row} base={parts[0]!} />
       ))}
     </div>
   );
+}
+
+/** Rows that are wider than the screen begin in the middle, where codes are likeliest. */
+function centre(frame: HTMLElement): void {
+  frame.scrollLeft = (frame.scrollWidth - frame.clientWidth) / 2;
 }
 
 interface Row {

@@ -16,7 +16,7 @@ export function Selected({ model, rows }: { model: Model; rows: readonly number[
   return (
     <Panel
       title="Selection"
-      help="Shares of the values among the selected rows and among the rest, from what differs most to what differs least. CSV saves the selected rows."
+      help="Shares of the values among the selected rows and among the rest, from what differs most to what differs least. The percentage in the corner is that of the highest bar. CSV saves the selected rows."
       csv={() => rowsTable(model, rows)}
     >
       <p id={SELECTED} tabIndex={-1} class="selected-count" role="status" data-testid="selected-count">
@@ -60,6 +60,7 @@ function Bars({ of }: { of: Histogram }) {
             <Bar side="out" x={n * step + step * 0.5} width={step * 0.42} height={(of.rest[n]! / top) * (HEIGHT - 4)} />
           </g>
         ))}
+        <text class="top" x={0} y={9}>{percent(top)}</text>
         <line class="plot-rule" x1={0} x2={WIDTH} y1={HEIGHT - 0.5} y2={HEIGHT - 0.5} />
       </svg>
       <div class="bar-ends">
