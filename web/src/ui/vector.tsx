@@ -1,5 +1,5 @@
 /** Vectors in the user's units: curves over columns, or bars with the names of columns. */
-import { scaleLinear, type ScaleLinear } from "d3-scale";
+import { scaleLinear, scaleSymlog, type ScaleContinuousNumeric } from "d3-scale";
 import { line } from "d3-shape";
 import { useState } from "preact/hooks";
 import type { VectorObservation } from "../bundle";
@@ -60,7 +60,22 @@ export function limits(
   return low < high ? [low, high] : [low - 1, low + 1];
 }
 
-type Scale = ScaleLinear<number, number>;
+type Scale = ScaleContinuousNumeric<number, number>;
+
+/** A scale of values. Counts go over decades, so they are drawn as log(1 + x). */
+export function valueScale({ counts }: VectorObservation, domain: readonly number[], range: readonly number[]): Scale {
+  return counts ? scaleSymlog(domain, range) : scaleLinear(domain, range);
+}
+
+const DECADES = [0, 1, 10, 100, 1e3, 1e4, 1e5, 1e6];
+
+/** Round values, or decades of counts. */
+function valueTicks({ counts }: VectorObservation, y: Scale): number[] {
+  if (!counts) return y.ticks(4);
+  const [low, high] = y.domain() as [number, number];
+  const both = [...DECADES.slice(1).map((count) => -count), ...DECADES];
+  return both.filter((count) => count >= low && count <= high);
+}
 
 /** The limits of the data on the scale that columns share. */
 export function dataLimits(model: Model, seen: VectorObservation): readonly [number, number] | null {
@@ -70,7 +85,8 @@ export function dataLimits(model: Model, seen: VectorObservation): readonly [num
 function vertical({ model, seen, series, difference = false }: Props, zero: boolean): Scale {
   const all = series.map(({ values }) => values);
   const domain = limits(dataLimits(model, seen), all, difference, zero);
-  return scaleLinear(domain, [HEIGHT - MARGIN.bottom, MARGIN.top]).nice(4);
+  const scale = valueScale(seen, domain, [HEIGHT - MARGIN.bottom, MARGIN.top]);
+  return seen.counts ? scale : scale.nice(4);
 }
 
 function horizontal({ positions, length }: VectorObservation): Scale {
@@ -94,6 +110,7 @@ function Curves(props: Props) {
           d={line<number>((_, n) => at(n), (value) => y(value))(Array.from(values)) ?? ""}
         />
       ))}
+      <Unit seen={seen} />
       {column !== null && <Reading seen={seen} series={series} column={column} x={at(column)} />}
     </svg>
   );
@@ -103,7 +120,7 @@ function Axes({ seen, x, y }: { seen: VectorObservation; x: Scale; y: Scale }) {
   const format = y.tickFormat(4);
   return (
     <g class="axes" aria-hidden="true">
-      {y.ticks(4).map((tick) => (
+      {valueTicks(seen, y).map((tick) => (
         <g key={tick}>
           <line class={tick === 0 ? "zero" : "grid"} x1={MARGIN.left} x2={WIDTH - MARGIN.right} y1={y(tick)} y2={y(tick)} />
           <text x={MARGIN.left - 5} y={y(tick) + 3.5} text-anchor="end">{format(tick)}</text>
@@ -235,10 +252,16 @@ function ManyBars(props: Props) {
           d={Array.from(each.values, (value, n) => (isBar(each) ? `M${at(n)},${y(0)}V${y(value)}` : dash(at(n), width, y(value)))).join("")}
         />
       ))}
-      {isMixed(seen) && <text class="unit" x={WIDTH - MARGIN.right} y={MARGIN.top + 2} text-anchor="end">scaled as for the network</text>}
+      <Unit seen={seen} />
       {column !== null && <Reading seen={seen} series={series} column={column} x={at(column)} />}
     </svg>
   );
+}
+
+/** What is to be known about the vertical axis. */
+function Unit({ seen }: { seen: VectorObservation }) {
+  const text = seen.counts ? "counts, log scale" : isMixed(seen) && !seen.curve ? "scaled as for the network" : "";
+  return <text class="unit" x={WIDTH - MARGIN.right} y={MARGIN.top + 2} text-anchor="end">{text}</text>;
 }
 
 /** The main series is drawn as bars, and others as strokes over them. */
@@ -268,7 +291,7 @@ const VALUE = 56;
 function NamedBars({ model, seen, series, label, difference = false }: Props) {
   const bars = series.map(({ values }) => comparable(seen, values, difference));
   const domain = limits(dataLimits(model, seen), bars, difference, true);
-  const x = scaleLinear(domain, [NAME, WIDTH - VALUE]);
+  const x = valueScale(seen, domain, [NAME, WIDTH - VALUE]);
   return (
     <svg class="vector" viewBox={`0 0 ${WIDTH} ${ROW * seen.length}`} role="img" aria-label={label}>
       <line class="zero" x1={x(0)} x2={x(0)} y1={0} y2={ROW * seen.length} />
