@@ -11,7 +11,7 @@ import { Choice } from "../ui/choice";
 import { Observation } from "../ui/observation";
 import { Panel } from "../ui/panel";
 import { Sparkline } from "../ui/sparkline";
-import { comparable, dataLimits, limits } from "../ui/vector";
+import { comparable, dataLimits, limits } from "../ui/vector-scale";
 import { inUnits, valueNames } from "../units";
 import { dimensionNames } from "./data/table";
 import "./grid.css";

@@ -2,7 +2,7 @@
 import { line } from "d3-shape";
 import type { VectorObservation } from "../bundle";
 import "./sparkline.css";
-import { valueScale } from "./vector";
+import { valueScale } from "./vector-scale";
 
 interface Props {
   seen: VectorObservation;

@@ -93,14 +93,21 @@ function usePointer(card: { current: HTMLElement | null }, step: Step): void {
   useEffect(() => {
     const target = document.querySelector(step.target);
     target?.classList.add("tour-target");
-    target?.scrollIntoView({ block: narrow.value ? "start" : "nearest", behavior: "instant" });
+    target?.querySelector<HTMLElement>(":scope > details:not([open]) > summary")?.click();
     // The page may scroll once more after the card is gone.
     const lay = () => card.current && layBeside(card.current, target);
-    lay();
+    const show = () => {
+      target?.scrollIntoView({ block: narrow.value ? "start" : "nearest", behavior: "instant" });
+      lay();
+    };
+    show();
+    const grown = new ResizeObserver(show); // as when something is unfolded
+    if (target) grown.observe(target);
     window.addEventListener("resize", lay);
     window.addEventListener("scroll", lay, true);
     return () => {
       target?.classList.remove("tour-target");
+      grown.disconnect();
       window.removeEventListener("resize", lay);
       window.removeEventListener("scroll", lay, true);
     };
