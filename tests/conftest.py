@@ -19,6 +19,16 @@ def as_if_alone(monkeypatch):
 
 
 @pytest.fixture
+def no_space(monkeypatch):
+    """Let every file fail when it is complete, as on a full disk."""
+
+    def fail(*_):
+        raise OSError("no space")
+
+    monkeypatch.setattr(os, "replace", fail)
+
+
+@pytest.fixture
 def quick_scores():
     """Let scores that sample draw less, where a test does not look at their values."""
     from few_draws import few_draws

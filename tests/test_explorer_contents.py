@@ -1,4 +1,4 @@
-"""What the explorer's page reads of models: the values of the model, in the contract's form."""
+"""Bundles hold the values of their models, in the types of `web/src/bundle.ts`."""
 
 import dataclasses
 import re
@@ -17,6 +17,7 @@ import torch
 import unweave as uw
 from bundles import ReadBundle
 from datasets import SMALL
+from report_pages import quick
 from untrained import untrained
 from unweave.data import from_array
 from unweave.explorer import contents, model_data, pictures
@@ -48,22 +49,10 @@ def no_networks(monkeypatch):
     monkeypatch.setattr(model_data, "export_decoder", lambda model: b"decoder")
 
 
-def trained(data, **fields):
-    usual = {
-        "network": uw.MLP(hidden=(32,)),
-        "objective": uw.BetaVAE(beta=1.0),
-        "optimiser": uw.Adam(lr=5e-3),
-        "steps": 60,
-        "batch_size": 16,
-        "latent": uw.Gaussian(3),
-    }
-    return uw.fit(data, device="cpu", progress=False, **(usual | fields))
-
-
 @cache
 def shapes():
     """A model of small images with factors, which has learned a little."""
-    return trained(SMALL, likelihood=uw.likelihoods.Bernoulli())
+    return quick(SMALL, likelihood=uw.likelihoods.Bernoulli())
 
 
 @cache
@@ -73,7 +62,7 @@ def tree():
         place=uw.Product(x=uw.Gaussian(1), y=uw.StudentT(1)),
         bits=uw.Bernoulli(2, probability=0.3),
     )
-    return trained(SMALL, latent=latent, likelihood=uw.likelihoods.Bernoulli())
+    return quick(SMALL, latent=latent, likelihood=uw.likelihoods.Bernoulli())
 
 
 def read(model, **arguments):
@@ -168,7 +157,7 @@ PRIORS = {
 
 @pytest.mark.parametrize("prior", PRIORS)
 def test_the_parts_of_the_rate_sum_to_it_if_the_prior_factorises(no_networks, prior):
-    model = trained(SMALL, latent=PRIORS[prior], likelihood=uw.likelihoods.Bernoulli())
+    model = quick(SMALL, latent=PRIORS[prior], likelihood=uw.likelihoods.Bernoulli())
     rate = read(model).header["rate"]
     assert rate["factorised"] == (prior in ("normal", "product"))
     parts = rate["mutualInformation"] + rate["totalCorrelation"] + sum(rate["dimensionKl"])
@@ -236,7 +225,7 @@ def test_vectors_are_in_the_users_units(no_networks, tmp_path):
     x = rng.normal(1000, 30, (60, 1)) + rng.normal(0, 2, (60, 4))
     columns = dict(zip(names, x.T, strict=True))
     pyarrow.parquet.write_table(pyarrow.table(columns), tmp_path / "x.parquet")
-    model = trained(tmp_path / "x.parquet")
+    model = quick(tmp_path / "x.parquet")
     bundle = read(model)
     header, observation = bundle.header, bundle.header["observation"]
     assert (observation["kind"], observation["names"]) == ("vector", names)
@@ -267,7 +256,7 @@ def assert_rows_of(values, x, tolerance):
 def test_counts_stay_counts(no_networks):
     x = np.random.default_rng(0).poisson(4.0, (60, 6))
     data, _ = from_array(x, scale="counts")
-    bundle = read(trained(data, likelihood=uw.likelihoods.Poisson()))
+    bundle = read(quick(data, likelihood=uw.likelihoods.Poisson()))
     observation = bundle.header["observation"]
     assert observation["counts"]
     assert observation["units"] == {"scale": [1.0], "shift": [0.0], "clip": False}
@@ -392,7 +381,7 @@ def test_missing_labels_and_continuous_factors(no_networks):
 
 def test_a_model_without_factors_that_learned_nothing(no_networks):
     rng = np.random.default_rng(0)
-    model = trained(rng.normal(size=(40, 4)), objective=uw.BetaVAE(beta=1000.0))
+    model = quick(rng.normal(size=(40, 4)), objective=uw.BetaVAE(beta=1000.0), steps=60)
     bundle = read(model, name=NASTY)
     assert bundle.header["name"] == NASTY
     assert bundle.header["factors"] == bundle.header["drawn"] == []
@@ -403,7 +392,7 @@ def test_a_model_without_factors_that_learned_nothing(no_networks):
 
 
 def test_a_generator_has_noise_and_no_reconstructions(no_networks):
-    model = trained(
+    model = quick(
         SMALL, objective=uw.InfoGAN(noise_size=2), network=None, latent=uw.Uniform(2), steps=2
     )
     header = read(model).header
@@ -424,7 +413,7 @@ def test_models_on_the_same_observations_share_a_fingerprint(no_networks):
 
 def test_a_model_without_its_data_says_so(tmp_path):
     np.save(tmp_path / "x.npy", np.random.default_rng(0).normal(size=(40, 4)))
-    trained(tmp_path / "x.npy", steps=1).save(tmp_path / "model.uw")
+    quick(tmp_path / "x.npy", steps=1).save(tmp_path / "model.uw")
     (tmp_path / "x.npy").unlink()
     with pytest.raises(ValueError, match=r"this needs the data of the model.*data=\"new/place\""):
         model_bundle(uw.load(tmp_path / "model.uw", device="cpu"))

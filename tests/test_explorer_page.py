@@ -35,7 +35,7 @@ def run_data(name="run", run="3f2a"):
 
 
 def manifest(name="run", served=False):
-    return Manifest(name, "0.1.0", served, False, [run_data(name)], ["3f2a"])
+    return Manifest(name, "0.1.0", served, False, [run_data(name)], ["3f2a"], {})
 
 
 def read(name="run", served=False, bundles=None):

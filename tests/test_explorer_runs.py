@@ -1,4 +1,4 @@
-"""What the explorer's page reads of runs and priors."""
+"""Settings, scores and curves of runs in the manifest, and quantiles of priors in bundles."""
 
 import dataclasses
 import json
@@ -16,7 +16,8 @@ from stored_files import rewrite, stored_scores
 from unweave.core.noise import Noise
 from unweave.explorer.contents import Curves, Manifest, RunData, manifest_json
 from unweave.explorer.quantiles import SCORES, _quantiles, prior_quantiles
-from unweave.explorer.run_data import curves, named, names, run_data
+from unweave.explorer.run_data import curves, named, names, run_data, terms
+from unweave.metrics.registry import METRICS, UNSUPERVISED
 from unweave.training.grouping import settings_of
 from unweave.training.run import Run
 from unweave.training.store import RunFolder, ScoreFacts
@@ -231,9 +232,24 @@ def test_a_manifest_is_json_with_null_for_what_is_not_a_number():
     nasty = '</script>"\u202e'
     (run,) = some_runs(Run())
     run = dataclasses.replace(run, name=nasty, scores={"mig": math.nan}, settings={"a": math.inf})
-    text = manifest_json(Manifest(nasty, "1", False, True, [run], [run.id]))
+    text = manifest_json(Manifest(nasty, "1", False, True, [run], [run.id], {}))
     content = json.loads(text, parse_constant=lambda word: pytest.fail(word))
     assert content["title"] == content["runs"][0]["name"] == nasty
     assert content["runs"][0]["scores"] == {"mig": None}
     assert content["runs"][0]["settings"] == {"a": None}
     assert content["open"] == [run.id]
+
+
+def test_every_metric_and_term_has_a_name_to_read_and_metrics_a_direction():
+    every = METRICS | UNSUPERVISED
+    logged = Curves([1], {"distortion": [1.0], "validation/r2": [0.5], "loss": [2.0]})
+    scores, none = dict.fromkeys(every, 0.5), Curves([], {})
+    run = RunData("a", "a", "finished", 1, 1, {}, scores, logged, none, True)
+    found = terms([run])
+    assert found.keys() == {*every, *logged.terms}
+    for key, metric in every.items():
+        assert "_" not in found[key].name
+        assert found[key].better == ("higher" if key in METRICS else "")
+        assert metric.protocol in found[key].name
+    assert (found["distortion"].unit, found["distortion"].better) == ("nats", "lower")
+    assert (found["validation/r2"].name, found["validation/r2"].better) == ("held-out R²", "higher")

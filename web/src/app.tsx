@@ -89,7 +89,7 @@ function Hint({ onTour }: { onTour: () => void }) {
   };
   return (
     <p class="welcome">
-      New here? The tour takes a minute.
+      <span>New here? <span class="longer">The tour takes a minute.</span></span>
       <button type="button" onClick={() => { hide(); onTour(); }}>Start the tour</button>
       <button type="button" onClick={hide}>Hide</button>
     </p>

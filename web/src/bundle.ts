@@ -45,6 +45,14 @@ export interface RunData {
   reason: string;
 }
 
+/** A score, or a term of a log or of measurements, as people read it. */
+export interface Term {
+  name: string;
+  unit: string;
+  /** "" if neither is better. */
+  better: "higher" | "lower" | "";
+}
+
 export interface Manifest {
   title: string;
   version: string;
@@ -55,6 +63,8 @@ export interface Manifest {
   runs: RunData[];
   /** The runs to open first, at most 4. */
   open: string[];
+  /** What the scores and terms of the runs are called, "mig/chen2018". */
+  terms: Record<string, Term>;
 }
 
 /** How channels become colours: rgb = sum over channels of clamp((x - low) / (high - low)) * colour,

@@ -11,6 +11,37 @@ export function diverging(share: number): Rgb {
   return [0, 1, 2].map((n) => a[n]! + (b[n]! - a[n]!) * s) as Rgb;
 }
 
+/** Cells of a matrix on light and dark pages: nothing, and all. */
+const CELLS: Record<"light" | "dark", [Rgb, Rgb]> = {
+  light: [[243, 243, 240], [0, 114, 178]],
+  dark: [[38, 43, 49], [86, 172, 232]],
+};
+
+/** The colour of a cell at a share from 0 to 1. */
+export function cellColour(share: number, theme: "light" | "dark"): Rgb {
+  const [nothing, all] = CELLS[theme];
+  return nothing.map((part, band) => Math.round(part + share * (all[band]! - part))) as Rgb;
+}
+
+/** Black or white, whichever is easier to read on a colour: one of them has a contrast of 4.58. */
+export function inkOn(colour: Rgb): Rgb {
+  return contrast(colour, [255, 255, 255]) > contrast(colour, [0, 0, 0]) ? [255, 255, 255] : [0, 0, 0];
+}
+
+/** The ratio of contrast of two colours by WCAG 2. */
+export function contrast(a: Rgb, b: Rgb): number {
+  const [dark, light] = [luminance(a), luminance(b)].sort((x, y) => x - y);
+  return (light! + 0.05) / (dark! + 0.05);
+}
+
+function luminance(colour: Rgb): number {
+  const [red, green, blue] = colour.map((part) => {
+    const share = part / 255;
+    return share <= 0.04045 ? share / 12.92 : ((share + 0.055) / 1.055) ** 2.4;
+  });
+  return 0.2126 * red! + 0.7152 * green! + 0.0722 * blue!;
+}
+
 /** Write the pixels of an image (channels, height, width) as RGBA. */
 export function paint(
   values: Float32Array,

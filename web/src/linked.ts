@@ -11,15 +11,15 @@ export function sameRow(first: Model, row: number, other: Model): number | null 
 
 /** The code of another model for the observation that the first one's code started from, if it has one. */
 export function ownCode(first: Model, origin: Origin, other: Model): number[] | null {
-  if (origin.kind === "upload") return origin.upload.codes.get(other) ?? null;
+  if (origin.kind !== "row") return origin.kind === "upload" ? (origin.upload.codes.get(other) ?? null) : null;
   const row = sameRow(first, origin.row, other);
   return row === null ? null : other.code(row);
 }
 
 /** That code, moved as the sliders of the first model moved its code to `after`. */
 export function movedCode(first: Model, origin: Origin, after: Code, other: Model): number[] | null {
-  const own = ownCode(first, origin, other);
-  return own && follow(matching(first, other).matches, codeOf(first, origin), after, own);
+  const [before, own] = [codeOf(first, origin), ownCode(first, origin, other)];
+  return before && own && follow(matching(first, other).matches, before, after, own);
 }
 
 /**

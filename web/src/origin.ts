@@ -1,7 +1,9 @@
-/** Where the current code started: a row of the data, or a file of the user. */
+/** Where the current code started: a row of the data, a file of the user, or a file that another page
+ * had when a link was made there. */
 import { computed, effect, signal } from "@preact/signals";
 import type { Code, Model } from "./model";
 import { change, known, model as first, view } from "./state";
+import { isolated } from "./text";
 import { toNetwork } from "./units";
 import { readFile, type ReadObservation } from "./upload/read";
 
@@ -14,7 +16,7 @@ export interface Upload extends ReadObservation {
   codes: ReadonlyMap<Model, number[]>;
 }
 
-export type Origin = { kind: "row"; row: number } | { kind: "upload"; upload: Upload };
+export type Origin = { kind: "row"; row: number } | { kind: "upload"; upload: Upload } | { kind: "absent" };
 
 export const uploads = signal<readonly Upload[]>([]);
 /** Why files were not taken, until something else is shown. */
@@ -32,21 +34,23 @@ export function uploadsFor(model: Model): Upload[] {
 
 /** Where the code of a model started. */
 export function originOf(model: Model): Origin {
-  const { row, upload: id } = view.value;
-  const upload = row === null ? uploads.value.find((each) => each.id === id) : undefined;
+  const { row, upload: id, z } = view.value;
+  const ofFile = row === null && id !== null;
+  const upload = ofFile ? uploads.value.find((each) => each.id === id) : undefined;
   if (upload?.codes.has(model)) return { kind: "upload", upload };
-  return { kind: "row", row: known(model, row) };
+  return ofFile && !upload && z !== null ? { kind: "absent" } : { kind: "row", row: known(model, row) };
 }
 
-/** The code of an observation, before any slider was moved. */
-export function codeOf(model: Model, origin: Origin): number[] {
+/** The code of an observation, before any slider was moved; null if the observation is absent. */
+export function codeOf(model: Model, origin: Origin): number[] | null {
+  if (origin.kind === "absent") return null;
   return origin.kind === "row" ? model.code(origin.row) : origin.upload.codes.get(model)!;
 }
 
 /** Whether the sliders are at the code of the observation. */
 export function isUnmoved(model: Model): boolean {
   const { z } = view.value;
-  return z === null || codeOf(model, originOf(model)).every((value, column) => value === z[column]);
+  return z === null || (codeOf(model, originOf(model))?.every((value, column) => value === z[column]) ?? false);
 }
 
 const ranges = new WeakMap<Model, [number, number][]>();
@@ -71,7 +75,7 @@ function rangesOf({ data: { size }, means }: Model): [number, number][] {
 /** Go back to the code of the observation. */
 export function reset(model: Model): void {
   const origin = originOf(model);
-  change({ z: origin.kind === "row" ? null : codeOf(model, origin) });
+  if (origin.kind !== "absent") change({ z: origin.kind === "row" ? null : codeOf(model, origin) });
 }
 
 /** Show a row of the data and its code. */
@@ -103,7 +107,7 @@ export async function encodeCurrent(model: Model, upload: Upload): Promise<numbe
     if (now === model) return code;
     return now?.id === model.id ? await encodeCurrent(now, upload) : null;
   } catch (error) {
-    refuse(`The encoder failed on ${upload.name}: ${messageOf(error)}.`);
+    refuse(`The encoder failed on ${isolated(upload.name)}: ${messageOf(error)}.`);
     return null;
   }
 }
@@ -154,7 +158,7 @@ async function keep(model: Model, file: File): Promise<Upload | undefined> {
     uploads.value = [...uploads.value, ...added];
     return added[0];
   } catch (error) {
-    refuse(`Cannot read ${file.name}: ${messageOf(error)}.`);
+    refuse(`Cannot read ${isolated(file.name)}: ${messageOf(error)}.`);
     return undefined;
   }
 }

@@ -18,7 +18,8 @@ export interface View {
   z: number[] | null;
   /** The index in the data of the observation that the code started from; null is the model's start. */
   row: number | null;
-  /** The upload that the code started from, if `row` is null. It is not in links. */
+  /** The upload that the code started from, if `row` is null. In a link it is 0, as the file stays in
+   * its page. */
   upload: number | null;
   /** Axes of the scatter: "z:3" (a latent variable), "pca:0", "map:1", "factor:0". */
   x: string;
@@ -50,6 +51,8 @@ export interface View {
   filter: string;
   sort: string;
   descending: boolean;
+  /** Columns of the table; none is a choice of the page. */
+  columns: string[];
   /** The scatter of runs: a score against a setting; and the term of the curves. */
   setting: string;
   score: string;
@@ -92,6 +95,7 @@ export const DEFAULTS: View = {
   filter: "",
   sort: "",
   descending: false,
+  columns: [],
   setting: "",
   score: "",
   term: "",
@@ -111,6 +115,7 @@ export const manifest = signal<Manifest>({
   watch: false,
   runs: [],
   open: [],
+  terms: {},
 });
 export const view = signal<View>(DEFAULTS);
 
@@ -220,16 +225,20 @@ function show(next: View): void {
   writing = window.setTimeout(() => writeFragment(encode(view.value)), 150);
 }
 
-/** The view as the fragment of a URL: what differs from the defaults, each value as JSON. Uploads
- * stay in the page, so a link has only their codes. */
+/** The view as the fragment of a URL: what differs from the defaults, each value as JSON. Of
+ * an upload, a link has only the code. */
 export function encode(shown: View): string {
   const text = new URLSearchParams();
   for (const key of Object.keys(DEFAULTS) as (keyof View)[]) {
-    if (key === "upload") continue;
-    const value = key === "z" && shown.z ? shown.z.map((x) => +x.toPrecision(6)) : shown[key];
-    if (JSON.stringify(value) !== JSON.stringify(DEFAULTS[key])) text.set(key, JSON.stringify(value));
+    const value = JSON.stringify(inLink(shown, key));
+    if (value !== JSON.stringify(DEFAULTS[key])) text.set(key, value);
   }
   return text.toString();
+}
+
+function inLink(shown: View, key: keyof View): unknown {
+  if (key === "z") return shown.z?.map((x) => +x.toPrecision(6)) ?? null;
+  return key === "upload" && shown.upload !== null ? 0 : shown[key];
 }
 
 /** Read a fragment. What is not of the right form is left at its default. */
@@ -272,7 +281,7 @@ const FORMS: Record<keyof View, Form> = {
   tab: (value) => TABS.includes(value as Tab),
   z: listOf(isNumber),
   row: isCount,
-  upload: () => false,
+  upload: (value) => value === 0,
   x: isText,
   y: isText,
   colour: isText,
@@ -290,6 +299,7 @@ const FORMS: Record<keyof View, Form> = {
   filter: isText,
   sort: isText,
   descending: isFlag,
+  columns: listOf(isText),
   setting: isText,
   score: isText,
   term: isText,

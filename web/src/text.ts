@@ -18,10 +18,26 @@ const OTHER_WAY = /[\p{Bidi_Control}\p{Script=Hebrew}\p{Script=Arabic}\p{Script=
 
 /** A name that leaves the order of the text around it alone, for where there can be no <bdi>. */
 export function isolated(name: string): string {
-  return OTHER_WAY.test(name) ? `\u2068${name}\u2069` : name;
+  return OTHER_WAY.test(name) ? `\u2068${balanced(name)}\u2069` : name;
+}
+
+/** A name that ends every isolate that it begins, and no other. */
+function balanced(name: string): string {
+  let begun = 0;
+  const kept = Array.from(name).filter((letter) => {
+    const change = /[\u2066-\u2068]/.test(letter) ? 1 : letter === "\u2069" ? -1 : 0;
+    if (begun + change < 0) return false;
+    begun += change;
+    return true;
+  });
+  return kept.join("") + "\u2069".repeat(begun);
 }
 
 /** A row's name, or its number in the data. */
 export function rowName({ data: { rows } }: Model, row: number): string {
   return rows.names[row] || `row ${rows.index[row]}`;
+}
+
+export function capitalised(text: string): string {
+  return text.charAt(0).toUpperCase() + text.slice(1);
 }

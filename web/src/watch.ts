@@ -94,7 +94,7 @@ async function replace(before: Model, newer: Model): Promise<void> {
 /** The code of the file that the sliders started from, by newer weights. */
 async function encodedAgain(before: Model, newer: Model): Promise<number[] | null> {
   const origin = originOf(before);
-  if (view.value.open[0] !== newer.id || origin.kind === "row") return null;
+  if (view.value.open[0] !== newer.id || origin.kind !== "upload") return null;
   try {
     return await encodeUpload(newer, origin.upload);
   } catch (error) {

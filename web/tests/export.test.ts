@@ -1,6 +1,7 @@
 import { afterEach, describe, expect, it, vi } from "vitest";
 import { csvText, scaleOf } from "../src/ui/export";
-import { around, drawingOf, edge, gathered, legal, overlap, readable, ringOf } from "../src/ui/picture";
+import { around, drawingOf, edge, legal, overlap, readable, ringOf } from "../src/ui/picture";
+import { gathered } from "../src/ui/text-lines";
 
 describe("a CSV file", () => {
   it("quotes separators and quotes, and ends lines with CR LF", () => {

@@ -8,7 +8,8 @@ import { beyond, histogram, pressed } from "../src/panels/slider";
 import { nested } from "../src/panels/sliders";
 import { neighbour } from "../src/panels/tiles";
 import { classesClause, currentStep, taken } from "../src/panels/traversals";
-import { comparable, limits, nearest } from "../src/ui/vector";
+import { nearest } from "../src/ui/vector";
+import { comparable, limits } from "../src/ui/vector-scale";
 import { smallModel } from "./fixture";
 
 const model = await smallModel();

@@ -1,8 +1,9 @@
 import { describe, expect, it } from "vitest";
 import type { RunData, Setting } from "../src/bundle";
 import { axisOf, spansDecades } from "../src/panels/runs/axis";
-import { allColumns, compareValues, differing, mostTelling, tableColumns } from "../src/panels/runs/columns";
+import { allColumns, betterText, compareValues, differing, mostTelling, tableColumns, titleOf, usualColumns } from "../src/panels/runs/columns";
 import { band, curveOf, termsOf, valueAtStep } from "../src/panels/runs/curves";
+import { columnText, plainValue, settingName } from "../src/panels/runs/names";
 import { outwards, parseFilter, rangeOf, withRange, withValue } from "../src/panels/runs/filter";
 import { groupSeeds, summary } from "../src/panels/runs/groups";
 
@@ -17,7 +18,7 @@ function run(id: string, settings: Record<string, Setting>, scores: Record<strin
     settings,
     scores,
     log: curves,
-    measures: { step: [20], terms: { mig: [0.5] } },
+    measures: { step: [20], terms: { "validation/r2": [0.5] } },
     explorable: true, reason: "",
   };
 }
@@ -30,7 +31,7 @@ const RUNS = [
 ];
 
 function found(filter: string): string {
-  const test = parseFilter(filter, allColumns(RUNS));
+  const test = parseFilter(filter, allColumns(RUNS, {}));
   return RUNS.filter(test).map(({ id }) => id).join("");
 }
 
@@ -52,6 +53,7 @@ describe("the filter", () => {
     ["fast=true beta>4", "c"],
     ["state=finished step>=20", "abcd"],
     ["sap<1", "a"],
+    ["r2>=0.5 rate>2", "abcd"],
   ])("%s finds %s", (filter, runs) => {
     expect(found(filter)).toBe(runs);
   });
@@ -69,9 +71,9 @@ describe("the filter", () => {
 
   it("asks which of two is meant", () => {
     const one = run("a", { "a.size": 1, "b.size": 2 });
-    expect(() => parseFilter("size=1", allColumns([one]))).toThrow("a.size or b.size");
+    expect(() => parseFilter("size=1", allColumns([one], {}))).toThrow("a.size or b.size");
     const other = run("b", { "a.size": 3, "b.size": 2 });
-    expect([one, other].filter(parseFilter("size=3", allColumns([one, other])))).toEqual([other]);
+    expect([one, other].filter(parseFilter("size=3", allColumns([one, other], {})))).toEqual([other]);
   });
 
   it("takes bounds from brushes, and gives them back", () => {
@@ -95,7 +97,7 @@ describe("a filter that is changed", () => {
       const [one] = [run("a", { note: value, seed: 0 })];
       const text = withValue("seed=0", "note", value);
       expect(rangeOf(text, "note").value).toBe(value);
-      expect(parseFilter(text, allColumns([one!]))(one!)).toBe(true);
+      expect(parseFilter(text, allColumns([one!], {}))(one!)).toBe(true);
       expect(withValue(text, "note", null)).toBe("seed=0");
     }
   });
@@ -123,16 +125,49 @@ describe("columns", () => {
     const [a, b, c, d] = RUNS.map(({ settings }) => settings) as [Record<string, Setting>, ...Record<string, Setting>[]];
     expect(differing([a, d!])).toEqual(["objective"]);
     expect(differing([a, b!, c!, d!])).toEqual(["objective", "objective.beta"]);
-    expect(tableColumns(RUNS).map(({ key }) => key)).toEqual([
-      "name", "state", "objective", "objective.beta", "seed", "mig/chen2018", "sap",
+    expect(tableColumns(RUNS, {}).map(({ key }) => key)).toEqual([
+      "name", "state", "objective", "objective.beta", "seed", "rate", "validation/r2", "mig/chen2018", "sap",
     ]);
+  });
+
+  it("have names to read, and exact ones", () => {
+    const terms = { "mig/chen2018": { name: "MIG · chen2018", unit: "", better: "higher" as const }, rate: { name: "rate", unit: "nats", better: "" as const } };
+    const columns = new Map(tableColumns(RUNS, terms).map((column) => [column.key, column]));
+    expect([titleOf(columns.get("mig/chen2018")!), betterText(columns.get("mig/chen2018")!)]).toEqual(["MIG · chen2018", "higher is better"]);
+    expect([titleOf(columns.get("rate")!), betterText(columns.get("rate")!)]).toEqual(["rate (nats)", ""]);
+    expect([columns.get("rate")!.value(RUNS[0]!), columns.get("sap")!.name]).toEqual([3, "sap"]);
+    expect(["objective.beta.start", "optimiser.lr", "latent.size", "batch_size", "data"].map(settingName)).toEqual([
+      "beta start", "learning rate", "latent size", "batch size", "data",
+    ]);
+  });
+
+  it("of the table are at first those that differ and that most runs have", () => {
+    const keys = (runs: RunData[]) => usualColumns(tableColumns(runs, {}), runs).map(({ key }) => key);
+    expect(keys(RUNS)).toEqual(["name", "objective", "objective.beta", "seed", "rate", "mig/chen2018"]);
+    expect(keys([RUNS[0]!])).toEqual(["name", "rate", "mig/chen2018", "sap"]);
+    const protocols = RUNS.slice(0, 2).map((each) => ({ ...each, state: each.id === "a" ? ("stopped" as const) : each.state, scores: { "mig/a": 1, "mig/b": 2, "sap/a": 3 } }));
+    expect(keys(protocols)).toEqual(["name", "state", "seed", "rate", "mig/a", "sap/a"]);
+  });
+
+  it("write values as people do", () => {
+    expect(['["square", "heart"]', "[128, 64]", "[]", "linear", "[odd", true, null, 0.00012346, -2.5].map(plainValue)).toEqual([
+      "square, heart", "128, 64", "none", "linear", "[odd", "yes", "–", "0.0001235", "−2.5",
+    ]);
+  });
+
+  it("have as many decimals in every row, and enough digits to tell runs apart", () => {
+    const written = (values: number[]) => values.map(columnText(values));
+    expect(written([0.5622445, 1, 0])).toEqual(["0.562", "1.000", "0.000"]);
+    expect(written([14.0904, -0.0001, -3])).toEqual(["14.09", "0.00", "−3.00"]);
+    expect(written([6674.99, 6668.1])).toEqual(["6675", "6668"]);
+    expect(written([])).toEqual([]);
   });
 
   it("that tell most come first, in the order of the table", () => {
     const many = Array.from({ length: 8 }, (_, n) =>
       run(`${n}`, { rare: n === 0, beta: n, half: n % 2, ...(n === 0 ? { once: n } : {}) }),
     );
-    const settings = allColumns(many).filter(({ kind }) => kind === "setting");
+    const settings = allColumns(many, {}).filter(({ kind }) => kind === "setting");
     expect(mostTelling(settings, many, 2).map(({ key }) => key)).toEqual(["beta", "half"]);
     expect(mostTelling(settings, many, 9).map(({ key }) => key)).toEqual(["rare", "beta", "half"]);
   });
@@ -151,18 +186,18 @@ describe("groups of seeds", () => {
     const groups = groupSeeds(RUNS);
     expect(groups.map(({ runs }) => runs.map(({ id }) => id).join(""))).toEqual(["ab", "c", "d"]);
     expect(groups.map(({ name }) => name)).toEqual([
-      "objective=beta-vae, beta=4",
-      "objective=beta-vae, beta=16",
-      "objective=factor vae",
+      "objective beta-vae, beta 4",
+      "objective beta-vae, beta 16",
+      "objective factor vae",
     ]);
   });
 
   it("are called by the fewest settings that tell them apart", () => {
     const betas = [1, 4, 16].map((beta) => run(`${beta}`, { "objective.beta": beta, "warm-up": beta > 1, seed: 0 }));
-    expect(groupSeeds(betas).map(({ name }) => name)).toEqual(["beta=1", "beta=4", "beta=16"]);
+    expect(groupSeeds(betas).map(({ name }) => name)).toEqual(["beta 1", "beta 4", "beta 16"]);
     expect(groupSeeds([betas[0]!])[0]!.name).toBe("all runs");
     const without = [run("a", { "latent.size": 5 }), run("b", { "latent.size": 6 }), run("c", {})];
-    expect(groupSeeds(without).map(({ name }) => name)).toEqual(["size=5", "size=6", "size=–"]);
+    expect(groupSeeds(without).map(({ name }) => name)).toEqual(["latent size 5", "latent size 6", "latent size –"]);
   });
 
   it("do not depend on the order of settings", () => {
@@ -180,7 +215,7 @@ describe("groups of seeds", () => {
 
 describe("curves", () => {
   it("leave out missing values and are linear between points", () => {
-    expect(termsOf(RUNS)).toEqual(["log:rate", "measures:mig"]);
+    expect(termsOf(RUNS)).toEqual(["log:rate", "measures:validation/r2"]);
     const curve = curveOf(RUNS[0]!, "log:rate");
     expect(curve).toEqual([{ step: 0, value: 1 }, { step: 20, value: 3 }]);
     expect(valueAtStep(curve, 5)).toBeCloseTo(1.5, 12);

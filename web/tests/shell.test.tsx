@@ -150,6 +150,17 @@ describe("the card of the tour", () => {
     }
   });
 
+  it("of a small screen hides nothing of a target at one end that leaves room for it", () => {
+    const small = { width: 390, height: 844 };
+    for (let height = 20; height <= small.height - card.height - 24; height += 40) {
+      for (const at of [0, 10, small.height - height - 10, small.height - height]) {
+        const { top } = beside({ left: 12, top: at, width: 366, height }, card, small);
+        expect(top >= at + height || top + card.height <= at).toBe(true);
+        expect([top >= 0, top + card.height <= small.height]).toEqual([true, true]);
+      }
+    }
+  });
+
   it("lies in the corner if there is no room beside it", () => {
     const place = beside({ left: 0, top: 0, width: 390, height: 900 }, card, { width: 390, height: 844 });
     expect(place).toEqual({ left: 38, top: 672 });

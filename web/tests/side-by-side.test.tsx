@@ -27,7 +27,7 @@ beforeEach(async () => {
   [first, other] = [await smallModel("first"), await smallModel("other", -1)];
   other!.data.rows.index = other!.data.rows.index.map((n) => n + 10);
   manifest.value = {
-    title: "", version: "", served: false, watch: false, open: ["first"],
+    title: "", version: "", served: false, watch: false, open: ["first"], terms: {},
     runs: [run("first"), run("other", "<b>other</b>"), ...Array.from({ length: 4998 }, (_, n) => run(`x${n}`))],
   };
   models.value = new Map([["first", first!], ["other", other!]]);
@@ -84,7 +84,7 @@ describe("the page", () => {
 
   it("sorts by a header, which says so", () => {
     show(<RunTable />);
-    const button = [...page.querySelectorAll<HTMLButtonElement>("th button")].find((each) => each.textContent === "name")!;
+    const button = [...page.querySelectorAll<HTMLButtonElement>("th button")].find((each) => each.title === "name")!;
     act(() => button.click());
     expect(button.closest("th")!.getAttribute("aria-sort")).toBe("ascending");
     act(() => button.click());

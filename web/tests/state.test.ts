@@ -15,8 +15,8 @@ describe("a link", () => {
     expect(encode(DEFAULTS)).toBe("");
   });
 
-  it("does not name uploads, which stay in the page, and opens a run once", () => {
-    expect(encode({ ...DEFAULTS, upload: 3 })).toBe("");
+  it("says of an upload only that there was one, and opens a run once", () => {
+    expect(encode({ ...DEFAULTS, upload: 3 })).toBe("upload=0");
     expect(decode('upload=3&open=["a","b","a"]')).toEqual({ ...DEFAULTS, open: ["a", "b"] });
   });
 

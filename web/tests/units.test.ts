@@ -1,6 +1,6 @@
 import { expect, it } from "vitest";
 import type { VectorObservation } from "../src/bundle";
-import { comparable, limits } from "../src/ui/vector";
+import { comparable, limits } from "../src/ui/vector-scale";
 import { inUnits, toNetwork, valueNames } from "../src/units";
 
 const TABLE: VectorObservation = {

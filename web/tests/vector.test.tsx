@@ -38,6 +38,17 @@ describe("bars of a table", () => {
   });
 });
 
+it("counts lie at log(1 + x), with decades on the axis", () => {
+  const names = Array.from({ length: 30 }, (_, n) => `gene ${n}`);
+  const seen = { ...TABLE, length: 30, names, counts: true, units: { scale: [1], shift: [0], clip: false } };
+  const place = drawn(seen, [{ name: "decoded", values: names.map((_, n) => (n % 3 === 0 ? 0 : n % 3 === 1 ? 9 : 99)), role: "main" }]);
+  const ends = Array.from(place.querySelector("path")!.getAttribute("d")!.matchAll(/,([\d.]+)V([\d.]+)/g), ([, zero, value]) => +zero! - +value!);
+  expect(ends[0]).toBeCloseTo(0);
+  expect(ends[2]! / ends[1]!).toBeCloseTo(2); // log 100 and log 10
+  const texts = Array.from(place.querySelectorAll("text"), (text) => text.textContent);
+  expect(texts).toEqual(["0", "1", "10", "gene 0", "gene 29", "counts, log scale"]);
+});
+
 it("curves lie at the positions of their columns", () => {
   const seen = { ...TABLE, curve: true, positions: [0, 1, 10], units: { scale: [1], shift: [0], clip: false } };
   const path = drawn(seen, [{ ...observed, values: [0, 1, 0] }]).querySelector("path")!.getAttribute("d")!;

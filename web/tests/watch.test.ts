@@ -13,7 +13,7 @@ function manifestAt(step: number): Manifest {
     id: "aaaaaaaaaaaa", name: "a", state: "running", step, steps: 1000,
     settings: {}, scores: {}, log: empty, measures: empty, explorable: true, reason: "",
   };
-  return { title: "", version: "", served: true, watch: true, runs: [run], open: [run.id] };
+  return { title: "", version: "", served: true, watch: true, runs: [run], open: [run.id], terms: {} };
 }
 
 /** A model of the given step whose rows come in reverse order. */
@@ -117,7 +117,8 @@ describe("watching", () => {
     change({ z: [7, 0, 1, 0, 0] });
     await watcher(() => 500, () => 400).look();
     await settled();
-    expect(codeOf(models.value.get("aaaaaaaaaaaa")!, originOf(models.value.get("aaaaaaaaaaaa")!))[0]).toBe(400);
+    const newest = models.value.get("aaaaaaaaaaaa")!;
+    expect(codeOf(newest, originOf(newest))![0]).toBe(400);
     expect(view.value.z![0]).toBe(7);
   });
 

@@ -272,7 +272,7 @@ def _active(table: Table) -> Any:
 
 def _contrast(name: str, groups: Sequence[RunGroup], level: float) -> Contrast | None:
     """Return the best group by a quantity with a known direction, if two groups have it."""
-    better = _direction(name)
+    better = direction(name)
     having = [group for group in groups if group.values(name)]
     if better is None or len(having) < 2:
         return None
@@ -281,7 +281,7 @@ def _contrast(name: str, groups: Sequence[RunGroup], level: float) -> Contrast |
     return Contrast(name, best, second, difference)
 
 
-def _direction(name: str) -> int | None:
+def direction(name: str) -> int | None:
     """Return 1 if a larger value is better, -1 if a smaller one is, None if neither holds."""
     last = name.split("/")[-1]
     if last == _LOWER:

@@ -19,7 +19,7 @@ _HEADER = re.compile(rb"([!#$%&'*+.^_`|~0-9A-Za-z-]+):[ \t]*([\t\x20-\x7e\x80-\x
 
 
 class Refused(Exception):
-    """A request that is not answered, with the status to say so."""
+    """A request that the server refuses, and the HTTP status that it answers with."""
 
     def __init__(self, status: HTTPStatus, reason: str) -> None:
         super().__init__(reason)

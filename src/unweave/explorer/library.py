@@ -16,7 +16,7 @@ from unweave.core.notes import print_notes
 from unweave.evaluation.model import FittedModel
 from unweave.explorer.contents import Manifest, RunData, manifest_json
 from unweave.explorer.page import render
-from unweave.explorer.run_data import MOST_ROWS, named, run_data
+from unweave.explorer.run_data import MOST_ROWS, named, run_data, terms
 from unweave.training.store import RunFolder
 
 MOST_OPEN = 4  # runs side by side
@@ -205,7 +205,9 @@ class Library:
         self._runs = {run.id: (known[run.id].source, run.name) for run in runs}
         ids = [run.id for run in runs if run.explorable]
         opened = ids[: self.first] if self.first > 0 else ids[self.first :]
-        return Manifest(self.title, unweave.__version__, True, self.watch, runs, opened)
+        return Manifest(
+            self.title, unweave.__version__, True, self.watch, runs, opened, terms(runs)
+        )
 
     def _known(self) -> dict[str, _Listed]:
         """Return the runs that could be read by id, each once."""

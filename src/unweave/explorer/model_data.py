@@ -46,7 +46,7 @@ from unweave.training.flat_settings import value_text
 from unweave.training.grouping import data_identity
 
 _PRIOR_SAMPLES = 1_000
-_POSTERIOR_SAMPLES = 2_000  # random numbers hardly compress, and contours need no more
+_POSTERIOR_SAMPLES = 2_000  # enough for contours; more would make pages larger
 _RGB = ("red", "green", "blue", "opacity")
 
 

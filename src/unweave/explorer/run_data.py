@@ -8,15 +8,16 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from unweave.core import spec
 from unweave.core.parts import MissingPart
 from unweave.data.splits import split_of
+from unweave.evaluation.compare import direction
 from unweave.evaluation.model import FittedModel
-from unweave.explorer.contents import Curves, RunData, Setting, State
+from unweave.explorer.contents import Curves, RunData, Setting, State, Term
 from unweave.explorer.paths import without_paths
-from unweave.report.text import cut
+from unweave.report.text import cut, metric_title, words
 from unweave.training.flat_settings import differing, flatten, value_text, without_places
 from unweave.training.run import Run
 from unweave.training.run_files import evenly_spaced
@@ -24,6 +25,7 @@ from unweave.training.store import RunFolder
 
 MOST_ROWS = 300  # of a curve
 _DIGITS = 6  # of a number in a curve
+_IN_NATS = ("loss", "distortion", "rate")
 _VALUE = 32  # characters of a setting in a name
 _PARTS = ("objective", "latent", "data", "likelihood", "network")  # of a run, by preference
 _DIGEST = 4  # characters of a digest that tell runs with equal settings apart
@@ -172,6 +174,26 @@ def _flat(row: Row) -> Row:
 def _rounded(value: object) -> float | None:
     number = float(value) if isinstance(value, (int, float)) else math.nan
     return float(f"{number:.{_DIGITS}g}") if math.isfinite(number) else None
+
+
+def terms(runs: Sequence[RunData]) -> dict[str, Term]:
+    """Return what the scores and terms of runs are called, by their keys."""
+    every = [each for run in runs for each in (run.scores, run.log.terms, run.measures.terms)]
+    return {key: _term(key) for keys in every for key in keys}
+
+
+def _term(key: str) -> Term:
+    """Describe a score or a term.
+
+    >>> _term("mig/chen2018")
+    Term(name='MIG · chen2018', unit='', better='higher')
+    >>> _term("validation/distortion")
+    Term(name='held-out distortion', unit='nats', better='lower')
+    """
+    measured = key.removeprefix("validation/")
+    name = metric_title(key) if measured == key else f"held-out {words(measured)}"
+    better: dict[int | None, Literal["higher", "lower"]] = {1: "higher", -1: "lower"}
+    return Term(name, "nats" if measured in _IN_NATS else "", better.get(direction(key), ""))
 
 
 def named(runs: Sequence[RunData]) -> list[RunData]:

@@ -44,7 +44,7 @@ _HEADERS = {
 
 
 class ServedContent(Protocol):
-    """What the server shows."""
+    """The page, the manifest and the bundles that the server sends."""
 
     def page(self) -> bytes:
         """Return the page as HTML."""

@@ -15,7 +15,7 @@ from unweave.explorer.library import MOST_OPEN
 from unweave.explorer.model_data import model_bundle
 from unweave.explorer.onnx_export import check_packages
 from unweave.explorer.page import read_app, render
-from unweave.explorer.run_data import named, run_data
+from unweave.explorer.run_data import named, run_data, terms
 from unweave.training.configuration import data_name
 from unweave.training.run_files import writing
 
@@ -74,6 +74,7 @@ def shared_page(
         watch=False,
         runs=runs,
         open=[run.id for run in runs[:MOST_OPEN]],
+        terms=terms(runs),
     )
     return render(manifest, bundles)
 

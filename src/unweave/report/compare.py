@@ -19,7 +19,7 @@ from unweave.report.charts import Panel, Plot, padded, ticks
 from unweave.report.figures import settled_span
 from unweave.report.studies import series_style
 from unweave.report.templates import template
-from unweave.report.text import words
+from unweave.report.text import metric_title, words
 from unweave.training.flat_settings import value_text
 
 _MOST_LINES = 12  # runs of which every one has a line of its own; of more, groups have bands alone
@@ -132,12 +132,7 @@ def _quantity_chart(name: str, section: Section, styles: Sequence[str], level: f
                 marks.append(plot.line([x + 0.1] * 2, [estimate.low, estimate.high], style))
     x_ticks = {float(x): group.name for x, group in enumerate(groups)}
     drawing = plot.draw(marks, f"{name} by group", x_ticks, ticks(span))
-    return Panel(_title(name), "", drawing)
-
-
-def _title(key: str) -> str:
-    name, _, protocol = key.partition("/")
-    return f"{words(name)} · {protocol}" if protocol else words(name)
+    return Panel(metric_title(name), "", drawing)
 
 
 def _curves(section: Section, styles: Sequence[str]) -> list[Panel]:

@@ -101,7 +101,7 @@ def _curve(
         marks += [plot.line(*there, "b"), plot.dots(there[0][-1:], there[1][-1:], "b")]
         remark += Markup(" <small>held-out</small> {}").format(number(others[-1][name]))
     return Panel(
-        "R\u00b2" if name == "r2" else words(name), remark, _draw_over_steps(plot, marks, name)
+        words(name), remark, _draw_over_steps(plot, marks, name)
     )
 
 

@@ -16,7 +16,7 @@ from unweave.core.files import make_folder, write_atomically
 from unweave.metrics import Agreement, Sensitivity
 from unweave.metrics.studies import Correlation
 from unweave.report.charts import Plot, padded, ticks
-from unweave.report.text import number, words
+from unweave.report.text import metric_title, number, words
 
 _CELL = 40.0  # width of a cell in pixels
 _LETTER = 6.0  # approximate width of a letter in pixels
@@ -28,7 +28,7 @@ def agreement_chart(found: Agreement, correlation: Correlation = "spearman") -> 
 
     Columns have the numbers of the rows.
     """
-    names = [_title(name) for name in found.names]
+    names = [metric_title(name) for name in found.names]
     left = _LETTER * (max(map(len, names)) + 4)
     top = 2 * _LINE + 8
     size = _CELL * len(names)
@@ -66,7 +66,7 @@ def sensitivity_chart(found: Sensitivity) -> Markup:
     for style, m, s in zip(styles, mean.T, spread.T, strict=True):
         marks.append(plot.area(xs, (m - s).tolist(), (m + s).tolist(), f"{style} band"))
         marks += [plot.line(xs, m.tolist(), style), plot.dots(xs, m.tolist(), style)]
-    label = f"{_title(found.name)} over {along}" + (f" and {rest[0][0]}" if rest else "")
+    label = f"{metric_title(found.name)} over {along}" + (f" and {rest[0][0]}" if rest else "")
     chart = plot.draw(marks, label, _value_ticks(values), ticks(span))
     width = plot.left + plot.width + plot.right
     height = plot.top + plot.height + plot.bottom
@@ -77,7 +77,7 @@ def sensitivity_chart(found: Sensitivity) -> Markup:
         top + height + _LINE,
         label,
         [
-            _text(plot.left, 11, f"{_title(found.name)}, {len(found.seeds)} seeds", "start"),
+            _text(plot.left, 11, f"{metric_title(found.name)}, {len(found.seeds)} seeds", "start"),
             *(mark for _, mark in legend),
             Markup('<svg x="0" y="{:g}" width="{:g}" height="{:g}">{}</svg>').format(
                 top, width, height, chart
@@ -160,9 +160,3 @@ def _value_ticks(values: tuple[Any, ...]) -> dict[float, str]:
 
 def _value(value: Any) -> str:
     return f"{value:,}" if isinstance(value, int) else str(value)
-
-
-def _title(key: str) -> str:
-    """Return the name of a metric and its protocol for display."""
-    name, _, protocol = key.partition("/")
-    return f"{words(name)} · {protocol}" if protocol else words(name)

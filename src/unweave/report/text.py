@@ -17,7 +17,14 @@ GREEK = {
 }
 _ACRONYMS = ("vae", "mig", "jemmig", "dcimig", "mcc", "mec", "dci", "sap", "udr", "mi", "tc", "kl",
              "irs")  # fmt: skip
-_TITLES = {"factor_vae_score": "FactorVAE score", "beta_vae_score": "β-VAE score"}
+_TITLES = {
+    "factor_vae_score": "FactorVAE score",
+    "beta_vae_score": "β-VAE score",
+    "info_mec": "InfoMEC",
+    "mig_sup": "MIG-sup",
+    "dci_es": "DCI-ES",
+    "r2": "R²",
+}
 _PERSONS = ("gaussian", "hoyer", "wasserstein")
 _SIGNS = {rf"\b{name}\b": letter for name, letter in GREEK.items()} | {
     r"\|\|": "‖",
@@ -46,6 +53,16 @@ def words(name: str) -> str:
     parts = [part.upper() if part in _ACRONYMS else part for part in name.split("_")]
     named = [part.capitalize() if part in _PERSONS else part for part in parts]
     return GREEK.get(name, " ".join(named))
+
+
+def metric_title(key: str) -> str:
+    """Return the name of a metric and its protocol for display.
+
+    >>> metric_title("mig/chen2018"), metric_title("rate")
+    ('MIG · chen2018', 'rate')
+    """
+    name, _, protocol = key.partition("/")
+    return f"{words(name)} · {protocol}" if protocol else words(name)
 
 
 def number(value: float, digits: int = 2) -> str:

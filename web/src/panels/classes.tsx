@@ -7,7 +7,8 @@ import { percent } from "../text";
 
 export function Classes({ model, variable }: { model: Model; variable: Variable }) {
   const chosen = classOf(variable, code.value);
-  const observed = classOf(variable, codeOf(model, originOf(model)));
+  const start = codeOf(model, originOf(model));
+  const observed = start && classOf(variable, start);
   const choose = (n: number) => change({ z: withClass(variable, code.value, n) }, `classes ${variable.number}`);
   return (
     <div
@@ -51,7 +52,7 @@ export function massText({ masses, priorMasses }: Variable, n: number, observed:
 }
 
 /** The class that a key goes to, as in every group of radio buttons; Delete goes to the observed one. */
-export function moved(key: string, chosen: number, classes: number, observed: number): number | null {
+export function moved(key: string, chosen: number, classes: number, observed: number | null): number | null {
   if (key === "ArrowRight" || key === "ArrowDown") return (chosen + 1) % classes;
   if (key === "ArrowLeft" || key === "ArrowUp") return (chosen + classes - 1) % classes;
   if (key === "Home") return 0;

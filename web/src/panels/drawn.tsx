@@ -3,6 +3,7 @@ import { useEffect, useRef } from "preact/hooks";
 import type { Drawn } from "../bundle";
 import { scoreColour } from "../colours";
 import type { Model } from "../model";
+import { isolated } from "../text";
 import { VectorChart, type Series } from "../ui/vector";
 import { VariableName } from "./sliders";
 
@@ -21,9 +22,9 @@ function Traversal({ model, drawn }: { model: Model; drawn: Drawn }) {
   const variable = model.variable(drawn.variable);
   const isImage = model.data.observation.kind === "image";
   return (
-    <section class="traversal" aria-label={`Traversal of ${variable.name}`}>
+    <section class="traversal" aria-label={`Traversal of ${isolated(variable.name)}`}>
       <h3><VariableName variable={variable} /></h3>
-      {isImage ? <Strip model={model} drawn={drawn} label={`Traversal of ${variable.name}`} /> : <Curves model={model} drawn={drawn} />}
+      {isImage ? <Strip model={model} drawn={drawn} label={`Traversal of ${isolated(variable.name)}`} /> : <Curves model={model} drawn={drawn} />}
     </section>
   );
 }
@@ -57,5 +58,5 @@ function Curves({ model, drawn }: { model: Model; drawn: Drawn }) {
     role: "main",
     colour: scoreColour(steps > 1 ? n / (steps - 1) : 0.5),
   }));
-  return <VectorChart model={model} seen={seen} series={series} label={`Traversal of ${model.variable(drawn.variable).name}`} />;
+  return <VectorChart model={model} seen={seen} series={series} label={`Traversal of ${isolated(model.variable(drawn.variable).name)}`} />;
 }

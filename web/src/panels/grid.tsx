@@ -3,6 +3,7 @@ import type { Variable } from "../bundle";
 import { useDecoded, useParts } from "../decoded";
 import { traverse, type Code, type Model } from "../model";
 import { useSettled } from "../settled";
+import { narrow } from "../screen";
 import { change, code, view } from "../state";
 import type { Csv } from "../ui/export";
 import { isolated } from "../text";
@@ -10,7 +11,7 @@ import { Choice } from "../ui/choice";
 import { Observation } from "../ui/observation";
 import { Panel } from "../ui/panel";
 import { Sparkline } from "../ui/sparkline";
-import { comparable, dataLimits, limits } from "../ui/vector";
+import { comparable, dataLimits, limits } from "../ui/vector-scale";
 import { inUnits, valueNames } from "../units";
 import { dimensionNames } from "./data/table";
 import "./grid.css";
@@ -18,7 +19,7 @@ import { DifferenceToggle, moveFocus, Tile } from "./tiles";
 import { classesClause, currentStep, stepName, stepValue, taken } from "./traversals";
 import { Waiting } from "./waiting";
 
-/** Steps of a continuous variable; curves need more room than images. */
+/** Steps of a continuous variable; curves and small screens leave room for fewer. */
 const STEPS = { image: 9, vector: 5 };
 const CELL = { image: "min(76px, 8vh)", vector: "140px" };
 
@@ -66,7 +67,7 @@ interface ShownProps {
 function Shown({ model, across, up }: ShownProps) {
   const settled = useSettled(code.value);
   const start = settled.length === model.data.size ? settled : code.value;
-  const steps = STEPS[model.data.observation.kind];
+  const steps = narrow.value ? STEPS.vector : STEPS[model.data.observation.kind];
   const codes = gridCodes(across, up, start, steps);
   const decoded = useDecoded(model, [start, ...codes]);
   const columns = across.discrete ? across.classes : steps;
@@ -129,28 +130,30 @@ function Tiles({ model, across, up, columns, codes, parts }: TilesProps) {
   const at = row < 0 || column < 0 ? -1 : row * columns + column;
   const choose = (from: Code) => change({ z: taken(up, taken(across, code.value, from), from) });
   return (
-    <div class="latent-grid" style={{ "--columns": columns, "--cell": CELL[model.data.observation.kind] }}>
-      <div class="up-name" aria-hidden="true"><bdi>{up.name}</bdi> →</div>
-      <div class="up-values" aria-hidden="true">
-        {Array.from({ length: rows }, (_, row) => <span key={row}>{stepName(up, codes[row * columns]!)}</span>)}
+    <div class="grid-frame">
+      <div class="latent-grid" style={{ "--columns": columns, "--cell": CELL[model.data.observation.kind] }}>
+        <div class="up-name" aria-hidden="true"><bdi>{up.name}</bdi> →</div>
+        <div class="up-values" aria-hidden="true">
+          {Array.from({ length: rows }, (_, row) => <span key={row}>{stepName(up, codes[row * columns]!)}</span>)}
+        </div>
+        <div class="cells" role="group" aria-label={`Grid of ${isolated(across.name)} and ${isolated(up.name)}`} onKeyDown={(event) => moveFocus(event, columns)}>
+          {codes.map((each, n) => (
+            <Tile
+              key={n}
+              current={n === at}
+              first={n === Math.max(at, 0)}
+              label={`Set ${isolated(across.name)} to ${stepName(across, each)} and ${isolated(up.name)} to ${stepName(up, each)}`}
+              onChoose={() => choose(each)}
+            >
+              <Cell model={model} values={parts[n + 1]!} now={parts[0]!} />
+            </Tile>
+          ))}
+        </div>
+        <div class="across-values" aria-hidden="true">
+          {codes.slice(0, columns).map((each, n) => <span key={n}>{stepName(across, each)}</span>)}
+        </div>
+        <div class="across-name" aria-hidden="true"><bdi>{across.name}</bdi> →</div>
       </div>
-      <div class="cells" role="group" aria-label={`Grid of ${across.name} and ${up.name}`} onKeyDown={(event) => moveFocus(event, columns)}>
-        {codes.map((each, n) => (
-          <Tile
-            key={n}
-            current={n === at}
-            first={n === Math.max(at, 0)}
-            label={`Set ${across.name} to ${stepName(across, each)} and ${up.name} to ${stepName(up, each)}`}
-            onChoose={() => choose(each)}
-          >
-            <Cell model={model} values={parts[n + 1]!} now={parts[0]!} />
-          </Tile>
-        ))}
-      </div>
-      <div class="across-values" aria-hidden="true">
-        {codes.slice(0, columns).map((each, n) => <span key={n}>{stepName(across, each)}</span>)}
-      </div>
-      <div class="across-name" aria-hidden="true"><bdi>{across.name}</bdi> →</div>
     </div>
   );
 }

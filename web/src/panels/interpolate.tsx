@@ -6,7 +6,7 @@ import { encodeCurrent, originOf, uploadsFor } from "../origin";
 import { selection } from "../selection";
 import { change, code, known, view, type End } from "../state";
 import type { Csv } from "../ui/export";
-import { percent, rowName } from "../text";
+import { isolated, percent, rowName } from "../text";
 import { Observation } from "../ui/observation";
 import { Panel } from "../ui/panel";
 import { Thumbnail } from "../ui/thumbnail";
@@ -123,7 +123,7 @@ function EndPicker({ model, ends, place, picture }: EndProps) {
   return (
     <figure class="end">
       {row !== null && row < model.data.rows.shown.count ? (
-        <Thumbnail model={model} row={row} label={`${name}: observation ${rowName(model, row)}`} />
+        <Thumbnail model={model} row={row} label={`${name}: observation ${isolated(rowName(model, row))}`} />
       ) : (
         picture && <Observation model={model} values={picture} label={`${name}: decoded`} />
       )}

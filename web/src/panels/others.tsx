@@ -41,11 +41,11 @@ function Other({ first, other }: { first: Model; other: Model }) {
   const found = matching(first, other);
   return (
     <article class="other" data-run={other.id} aria-label={runName(other.id)}>
-      <h2>{runName(other.id)}</h2>
+      <h2><bdi>{runName(other.id)}</bdi></h2>
       {shown ? <Beside model={other} code={shown} /> : <p class="help">{upload ? "Encoding your file …" : reason(first, other, origin)}</p>}
       {shown && found.matches.length > 0 && (
         <label>
-          <input type="checkbox" checked={linked} onChange={() => link(other.id, !linked)} aria-label={`linked: ${runName(other.id)}`} /> linked
+          <input type="checkbox" checked={linked} onChange={() => link(other.id, !linked)} aria-label={`linked: ${isolated(runName(other.id))}`} /> linked
         </label>
       )}
       <Matches found={found} />
@@ -56,12 +56,12 @@ function Other({ first, other }: { first: Model; other: Model }) {
 function Beside({ model, code }: { model: Model; code: number[] }) {
   const decoded = useDecoded(model, [code]);
   if (!decoded) return <div class="waiting" role="status">Starting the decoder …</div>;
-  return <Observation model={model} values={decoded.values} label={`Decoded by ${runName(model.id)}`} />;
+  return <Observation model={model} values={decoded.values} label={`Decoded by ${isolated(runName(model.id))}`} />;
 }
 
 /** An upload that the first model shows, and that this one can encode but has not. */
 function missingUpload(origin: Origin, other: Model): Upload | undefined {
-  if (origin.kind === "row" || origin.upload.codes.has(other)) return undefined;
+  if (origin.kind !== "upload" || origin.upload.codes.has(other)) return undefined;
   return origin.upload.shape === other.shape.join() ? origin.upload : undefined;
 }
 
@@ -76,6 +76,7 @@ async function encode(other: Model, upload: Upload): Promise<void> {
 
 /** Why there is no image. */
 function reason(first: Model, other: Model, origin: Origin): string {
+  if (origin.kind === "absent") return "The file is not in this page, so this run cannot encode it.";
   if (origin.kind === "upload") return "This run does not read observations of the shape of your file.";
   if (first.data.data !== other.data.data) {
     return `This run was trained on other data (${isolated(other.data.dataName)}), so there is no common observation.`;

@@ -3,6 +3,7 @@ import { computed } from "@preact/signals";
 import type { RunData } from "../bundle";
 import { closeRun, makeFirst, MOST_OPEN, openRun, replaceRun } from "../open-runs";
 import { change, manifest, view } from "../state";
+import { isolated } from "../text";
 import "./picker.css";
 
 const MOST_OPTIONS = 200; // beyond it a list is no way to find a run: the table of runs has a filter
@@ -38,12 +39,12 @@ function Slot({ id, place, runs }: SlotProps) {
       <RunChoice id={id} place={place} runs={runs} name={name} />
       {place === 0 && open.length > 1 && <span class="help">has the sliders</span>}
       {place > 0 && (
-        <button type="button" onClick={() => makeFirst(id)} aria-label={`Make first: ${name}`}>
+        <button type="button" onClick={() => makeFirst(id)} aria-label={`Make first: ${isolated(name)}`}>
           Make first
         </button>
       )}
       {open.length > 1 && (
-        <button type="button" onClick={() => closeRun(id)} aria-label={`Remove ${name}`}>
+        <button type="button" onClick={() => closeRun(id)} aria-label={`Remove ${isolated(name)}`}>
           Remove
         </button>
       )}
@@ -90,7 +91,7 @@ export function Training({ runs }: { runs: readonly RunData[] }) {
       {runs.filter((run) => run.state === "running").map((run) => (
         <span key={run.id} class="training">
           training: step {run.step} of {run.steps}{" "}
-          <progress aria-label={`Training of ${run.name}`} value={run.step} max={Math.max(run.steps, 1)} />
+          <progress aria-label={`Training of ${isolated(run.name)}`} value={run.step} max={Math.max(run.steps, 1)} />
         </span>
       ))}
     </>

@@ -4,7 +4,7 @@ import type { Variable } from "../bundle";
 import { LIMIT, scoreOf, valueAt, type Code, type Model } from "../model";
 import { codeOf, originOf } from "../origin";
 import { change, code } from "../state";
-import { percent } from "../text";
+import { isolated, percent } from "../text";
 
 interface Props {
   model: Model;
@@ -15,16 +15,17 @@ interface Props {
 
 export function Slider({ model, variable, column, quantiles }: Props) {
   const value = code.value[column]!;
-  const observed = codeOf(model, originOf(model))[column]!;
+  const observed = codeOf(model, originOf(model))?.[column] ?? null;
   const score = scoreOf(quantiles, value);
   const set = (to: number) => change({ z: replaced(code.value, column, to) }, `slider ${column}`);
+  const reset = () => observed !== null && set(observed);
   const name = nameOf(variable, column);
   const side = beyond(quantiles, value);
   const quantile = side === 0 ? `quantile ${percent(normalCdf(score))} of the prior` : "beyond the range of the slider";
   return (
     <div class="slider">
       <div class="track">
-        <Histogram model={model} column={column} quantiles={quantiles} observed={scoreOf(quantiles, observed)} />
+        <Histogram model={model} column={column} quantiles={quantiles} observed={observed === null ? null : scoreOf(quantiles, observed)} />
         <input
           type="range"
           min={-LIMIT}
@@ -35,12 +36,13 @@ export function Slider({ model, variable, column, quantiles }: Props) {
           aria-valuetext={`${rounded(value)}, ${quantile}`}
           title="Double click or press Delete to go back to the observation"
           onInput={(event) => set(valueAt(quantiles, +event.currentTarget.value))}
-          onDblClick={() => set(observed)}
+          onDblClick={reset}
           onKeyDown={(event) => {
             const next = pressed(event.key, score);
             if (next === null && event.key !== "Delete") return;
             event.preventDefault();
-            set(next === null ? observed : valueAt(quantiles, next));
+            if (next === null) reset();
+            else set(valueAt(quantiles, next));
           }}
         />
         {side !== 0 && (
@@ -50,7 +52,7 @@ export function Slider({ model, variable, column, quantiles }: Props) {
         )}
       </div>
       <output title={`${quantile[0]!.toUpperCase()}${quantile.slice(1)}`}>{rounded(value)}</output>
-      <button type="button" class="reset" aria-label={`Reset ${name}`} title="Back to the observation" disabled={value === observed} onClick={() => set(observed)}>
+      <button type="button" class="reset" aria-label={`Reset ${isolated(name)}`} title="Back to the observation" disabled={observed === null || value === observed} onClick={reset}>
         ↺
       </button>
     </div>
@@ -65,7 +67,7 @@ export function beyond(quantiles: readonly number[], value: number): number {
 
 function nameOf(variable: Variable, column: number): string {
   const several = variable.quantiles.length > 1;
-  return several ? `${variable.name}, dimension ${column - variable.columns[0] + 1}` : variable.name;
+  return several ? `${isolated(variable.name)}, dimension ${column - variable.columns[0] + 1}` : variable.name;
 }
 
 /** Two decimals unless it is large, with a minus sign and without a negative zero. */
@@ -118,19 +120,23 @@ interface HistogramProps {
   model: Model;
   column: number;
   quantiles: readonly number[];
-  observed: number;
+  /** The score of the observation, if there is one. */
+  observed: number | null;
 }
 
 /** Where the means of q(z|x) of the data lie, and a mark at the observation. */
 function Histogram({ model, column, quantiles, observed }: HistogramProps) {
   const path = useMemo(() => outline(histogram(scoresOf(model, column, quantiles), BINS)), [model, column]);
-  const x = ((observed + LIMIT) / (2 * LIMIT)) * BINS;
   return (
     <svg class="spread" viewBox={`0 0 ${BINS} 1`} preserveAspectRatio="none" aria-hidden="true">
       <path class="density" d={path} />
-      <line class="observed" x1={x} x2={x} y1={0} y2={1} vector-effect="non-scaling-stroke" />
+      {observed !== null && <Observed x={((observed + LIMIT) / (2 * LIMIT)) * BINS} />}
     </svg>
   );
+}
+
+function Observed({ x }: { x: number }) {
+  return <line class="observed" x1={x} x2={x} y1={0} y2={1} vector-effect="non-scaling-stroke" />;
 }
 
 function outline(shares: readonly number[]): string {

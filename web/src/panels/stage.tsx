@@ -1,14 +1,16 @@
 /** The left column: the observation, what is decoded from the sliders, and the sliders. */
 import { Fragment } from "preact";
-import { useRef } from "preact/hooks";
+import { useRef, useState } from "preact/hooks";
 import { useDecoded } from "../decoded";
 import type { Model } from "../model";
-import { codeOf, codesBeyond, isUnmoved, originOf, reset, showRow, type Origin } from "../origin";
+import { codeOf, codesBeyond, isUnmoved, originOf, reset, showRow, type Origin, type Upload } from "../origin";
+import { narrow } from "../screen";
 import { canDecode, code } from "../state";
 import { useThumbnail } from "../thumbnails";
-import { rowName } from "../text";
+import { isolated, rowName } from "../text";
 import { ChannelKey } from "../ui/channels";
 import type { Csv } from "../ui/export";
+import { Fold } from "../ui/fold";
 import { Observation } from "../ui/observation";
 import { Exports } from "../ui/panel";
 import { Thumbnail } from "../ui/thumbnail";
@@ -28,7 +30,7 @@ export function Stage({ model }: { model: Model }) {
       <Current model={model} />
       <Others model={model} />
       <div class="tools">
-        <button type="button" title="Back to the code of the observation" onClick={() => reset(model)} disabled={isUnmoved(model)}>
+        <button type="button" title="Back to the code of the observation" onClick={() => reset(model)} disabled={isUnmoved(model) || originOf(model).kind === "absent"}>
           Reset
         </button>
         <button type="button" onClick={() => showRow(model, randomRow(model))}>
@@ -39,9 +41,19 @@ export function Stage({ model }: { model: Model }) {
       <Uploads model={model} />
       {canDecode.value === false && <NoWasm />}
       <fieldset class="all-sliders" disabled={canDecode.value === false} aria-label="Sliders">
-        <Sliders model={model} />
+        {narrow.value ? <FoldedSliders model={model} /> : <Sliders model={model} />}
       </fieldset>
     </aside>
+  );
+}
+
+/** On a small screen, sliders leave room for what they move. */
+function FoldedSliders({ model }: { model: Model }) {
+  const [open, setOpen] = useState(false);
+  return (
+    <Fold title="Sliders" open={open} onToggle={setOpen}>
+      <Sliders model={model} />
+    </Fold>
   );
 }
 
@@ -50,7 +62,7 @@ export function codeCsv(model: Model): Csv {
   const observed = codeOf(model, originOf(model));
   return {
     columns: ["latent variable", "value", "value of the observation"],
-    rows: dimensionNames(model).map((name, column) => [name, code.value[column]!, observed[column]!]),
+    rows: dimensionNames(model).map((name, column) => [name, code.value[column]!, observed?.[column] ?? null]),
   };
 }
 
@@ -60,7 +72,7 @@ function Current({ model }: { model: Model }) {
   const isImage = seen.kind === "image";
   return (
     <div class={isImage ? "current pair" : "current"}>
-      {isImage && model.data.autoencodes && <Original model={model} origin={origin} />}
+      {isImage && model.data.autoencodes && origin.kind !== "absent" && <Original model={model} origin={origin} />}
       <Decoded model={model} origin={origin} />
       {seen.kind === "image" && <ChannelKey seen={seen} />}
       <About model={model} origin={origin} />
@@ -68,13 +80,13 @@ function Current({ model }: { model: Model }) {
   );
 }
 
-function Original({ model, origin }: { model: Model; origin: Origin }) {
+function Original({ model, origin }: { model: Model; origin: Exclude<Origin, { kind: "absent" }> }) {
   return (
     <figure class="original">
       {origin.kind === "row" ? (
         <RowPicture model={model} row={origin.row} />
       ) : (
-        <UploadPicture model={model} upload={origin.upload} label={`Your file ${origin.upload.name}`} />
+        <UploadPicture model={model} upload={origin.upload} label={`Your file ${isolated(origin.upload.name)}`} />
       )}
       <figcaption>{origin.kind === "row" ? "Observation" : "Your file"}</figcaption>
     </figure>
@@ -83,7 +95,7 @@ function Original({ model, origin }: { model: Model; origin: Origin }) {
 
 function RowPicture({ model, row }: { model: Model; row: number }) {
   if (row >= model.data.rows.shown.count) return <div class="missing">No thumbnail for this observation.</div>;
-  return <Thumbnail model={model} row={row} label={`Observation, ${rowName(model, row)}`} />;
+  return <Thumbnail model={model} row={row} label={`Observation, ${isolated(rowName(model, row))}`} />;
 }
 
 function Decoded({ model, origin }: { model: Model; origin: Origin }) {
@@ -121,21 +133,22 @@ function useBehind(model: Model, origin: Origin): ArrayLike<number> | null {
   const shown = useThumbnail(model, isVector && origin.kind === "row" ? origin.row : null);
   if (!isVector) return null;
   if (origin.kind === "upload") return origin.upload.numbers;
-  return shown?.kind === "vector" ? shown.values : null;
+  return origin.kind === "row" && shown?.kind === "vector" ? shown.values : null;
 }
 
 /** What is known about the observation: its name and factors, or what was done to a file. */
 function About({ model, origin }: { model: Model; origin: Origin }) {
   return (
     <p class="about-origin">
-      {origin.kind === "row" ? <AboutRow model={model} row={origin.row} /> : <AboutUpload model={model} origin={origin} />}
+      {origin.kind === "row" && <AboutRow model={model} row={origin.row} />}
+      {origin.kind === "upload" && <AboutUpload model={model} upload={origin.upload} />}
+      {origin.kind === "absent" && "The code of a file that is not in this page."}
     </p>
   );
 }
 
-function AboutUpload({ model, origin }: { model: Model; origin: Origin & { kind: "upload" } }) {
-  const { name, note } = origin.upload;
-  const beyond = codesBeyond(model, codeOf(model, origin));
+function AboutUpload({ model, upload: { name, note, codes } }: { model: Model; upload: Upload }) {
+  const beyond = codesBeyond(model, codes.get(model)!);
   const strange = beyond > 0 ? ` It is unlike the data: ${beyond} of ${model.data.size} numbers of its code lie beyond all codes of the data.` : "";
   return <><bdi>{name}</bdi>. {note}{strange}</>;
 }

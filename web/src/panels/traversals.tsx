@@ -1,9 +1,11 @@
 /** The tab "Traversals": one latent variable after the other moves, all else as in the current code. */
+import { useLayoutEffect, useRef } from "preact/hooks";
 import type { Variable } from "../bundle";
 import { useDecoded, useParts, type Decoded } from "../decoded";
 import { classOf, scoreOf, traverse, type Code, type Model } from "../model";
 import { useSettled } from "../settled";
 import { canDecode, change, code, STEPS, view } from "../state";
+import { isolated } from "../text";
 import type { Csv } from "../ui/export";
 import { Panel } from "../ui/panel";
 import { inUnits, valueNames } from "../units";
@@ -76,13 +78,20 @@ function Rows({ model, paths, decoded }: RowsProps) {
   // What was decoded may be older than the paths, and of another number of steps.
   const parts = useParts(decoded);
   const rows = assigned(paths, decoded.codes, parts);
+  const frame = useRef<HTMLDivElement>(null);
+  useLayoutEffect(() => centre(frame.current!), [rows.length]);
   return (
-    <div class={model.data.observation.kind === "image" ? "traversals" : "traversals charts"}>
+    <div ref={frame} class={model.data.observation.kind === "image" ? "traversals" : "traversals charts"}>
       {rows.map((row) => (
         <Traversal key={row.variable.number} model={model} {...row} base={parts[0]!} />
       ))}
     </div>
   );
+}
+
+/** Rows that are wider than the screen begin in the middle, where codes are likeliest. */
+function centre(frame: HTMLElement): void {
+  frame.scrollLeft = (frame.scrollWidth - frame.clientWidth) / 2;
 }
 
 interface Row {
@@ -112,16 +121,16 @@ interface RowProps extends Row {
 function Traversal({ model, variable, codes, values, base }: RowProps) {
   const names = codes.map((each) => stepName(variable, each));
   return (
-    <section class="traversal" aria-label={`Traversal of ${variable.name}`}>
+    <section class="traversal" aria-label={`Traversal of ${isolated(variable.name)}`}>
       <h3><VariableName variable={variable} /></h3>
       <DecodedRow
         model={model}
-        title={`Traversal of ${variable.name}`}
+        title={`Traversal of ${isolated(variable.name)}`}
         values={values}
         names={names}
         base={base}
         current={currentStep(variable, codes, code.value)}
-        label={(n) => `Set ${variable.name} to ${names[n]}`}
+        label={(n) => `Set ${isolated(variable.name)} to ${names[n]}`}
         onChoose={(n) => change({ z: taken(variable, code.value, codes[n]!) })}
       />
     </section>

@@ -3,6 +3,7 @@ import { useEffect, useMemo, useRef, useState } from "preact/hooks";
 import type { Model } from "../model";
 import { forget, originOf, refused, showUpload, take, uploadsFor, type Upload } from "../origin";
 import { canDecode } from "../state";
+import { isolated } from "../text";
 import { Observation } from "../ui/observation";
 import { toNetwork } from "../units";
 
@@ -108,10 +109,10 @@ function Kept({ model, upload }: { model: Model; upload: Upload }) {
   const shown = origin.kind === "upload" && origin.upload.id === upload.id;
   return (
     <li>
-      <button type="button" class="kept" aria-pressed={shown} aria-label={`Show ${upload.name}`} title={upload.name} onClick={() => show(model, upload)}>
-        {model.data.observation.kind === "image" ? <UploadPicture model={model} upload={upload} label="" /> : upload.name}
+      <button type="button" class="kept" aria-pressed={shown} aria-label={`Show ${isolated(upload.name)}`} title={upload.name} onClick={() => show(model, upload)}>
+        {model.data.observation.kind === "image" ? <UploadPicture model={model} upload={upload} label="" /> : <bdi>{upload.name}</bdi>}
       </button>
-      <button type="button" class="forget" aria-label={`Remove ${upload.name}`} onClick={() => forget(upload)}>×</button>
+      <button type="button" class="forget" aria-label={`Remove ${isolated(upload.name)}`} onClick={() => forget(upload)}>×</button>
     </li>
   );
 }

@@ -1,4 +1,5 @@
 /** A drawing of an element of the page as SVG: its canvases, drawings, texts, backgrounds and frames. */
+import { gathered, partsOf } from "./text-lines";
 
 const SVG = "http://www.w3.org/2000/svg";
 const MARGIN = 16; // pixels around the drawing
@@ -280,49 +281,6 @@ function upright(node: Text, parent: Element): Piece {
   drawn.setAttribute("transform", `rotate(${turn} ${x} ${y})`);
   drawn.setAttribute("text-anchor", "middle");
   return { drawn, box };
-}
-
-/** A part of a text and where it lies. */
-interface Part {
-  text: string;
-  box: DOMRect;
-}
-
-/** Words and the spaces between them; the letters of a word that goes over two lines. */
-function* partsOf(node: Text): Generator<Part> {
-  const range = document.createRange();
-  for (const { 0: text, index } of node.data.matchAll(/\s+|\S+/g)) {
-    range.setStart(node, index);
-    range.setEnd(node, index + text.length);
-    if (text.trim() && range.getClientRects().length > 1) yield* lettersOf(node, index, text);
-    else yield { text: text.trim() || " ", box: range.getBoundingClientRect() };
-  }
-}
-
-function* lettersOf(node: Text, start: number, word: string): Generator<Part> {
-  const range = document.createRange();
-  let at = start;
-  for (const text of word) {
-    range.setStart(node, at);
-    range.setEnd(node, (at += text.length));
-    yield { text, box: range.getBoundingClientRect() };
-  }
-}
-
-/** Lines of the parts of a text; spaces at which the page breaks a line have no width. */
-export function gathered(parts: Iterable<Part>): Part[] {
-  const found: Part[] = [];
-  for (const { text, box } of parts) {
-    const last = found.at(-1);
-    if (box.width === 0) continue;
-    if (!last || Math.abs(last.box.y - box.y) >= 2) found.push({ text, box });
-    else Object.assign(last, { text: last.text + text, box: joined(last.box, box) });
-  }
-  return found;
-}
-
-function joined({ x, y, height }: DOMRect, { right }: DOMRect): DOMRect {
-  return new DOMRect(x, y, right - x, height);
 }
 
 /** Whether most of a box is within everything that clips it, up to `element`. */

@@ -2,6 +2,7 @@
 import { line } from "d3-shape";
 import type { VectorObservation } from "../bundle";
 import "./sparkline.css";
+import { valueScale } from "./vector-scale";
 
 interface Props {
   seen: VectorObservation;
@@ -10,13 +11,14 @@ interface Props {
   limits: readonly [number, number];
 }
 
-export function Sparkline({ seen, values, limits: [low, high] }: Props) {
+export function Sparkline({ seen, values, limits }: Props) {
   const shown = Array.from(values);
-  const y = (value: number) => 30 - (28 * (value - low)) / (high - low) - 1;
+  const y = valueScale(seen, limits, [29, 1]);
+  const [low, high] = limits;
   const x = (n: number) => (60 * (n + 0.5)) / shown.length;
   const zero = y(Math.min(Math.max(0, low), high));
   const path = seen.curve
-    ? line<number>((_, n) => x(n), y)(shown)
+    ? line<number>((_, n) => x(n), (value) => y(value))(shown)
     : shown.map((value, n) => `M${x(n)},${zero}V${y(value)}`).join("");
   return (
     <svg class={seen.curve ? "sparkline" : "sparkline bars"} viewBox="0 0 60 30" aria-hidden="true">

@@ -1,5 +1,6 @@
 /** A short tour: a card that goes from one part of the page to the next. */
 import { useEffect, useRef, useState } from "preact/hooks";
+import { narrow } from "../screen";
 import { change, view, type Tab } from "../state";
 import "./tour.css";
 
@@ -15,7 +16,7 @@ export const STEPS: Step[] = [
   {
     title: "Sliders",
     text: "A latent variable is a number that the model found in the data; each should mean one thing. Each slider is one of them. The variables that say most about the data come first; unused ones are folded away.",
-    target: ".sliders",
+    target: ".all-sliders",
   },
   {
     title: "Image",
@@ -92,14 +93,21 @@ function usePointer(card: { current: HTMLElement | null }, step: Step): void {
   useEffect(() => {
     const target = document.querySelector(step.target);
     target?.classList.add("tour-target");
-    target?.scrollIntoView({ block: "nearest", behavior: "instant" });
+    target?.querySelector<HTMLElement>(":scope > details:not([open]) > summary")?.click();
     // The page may scroll once more after the card is gone.
     const lay = () => card.current && layBeside(card.current, target);
-    lay();
+    const show = () => {
+      target?.scrollIntoView({ block: narrow.value ? "start" : "nearest", behavior: "instant" });
+      lay();
+    };
+    show();
+    const grown = new ResizeObserver(show); // as when something is unfolded
+    if (target) grown.observe(target);
     window.addEventListener("resize", lay);
     window.addEventListener("scroll", lay, true);
     return () => {
       target?.classList.remove("tour-target");
+      grown.disconnect();
       window.removeEventListener("resize", lay);
       window.removeEventListener("scroll", lay, true);
     };
@@ -124,7 +132,8 @@ interface Box extends Size {
 
 const GAP = 12;
 
-/** Where a card of a size lies: beside the target if there is room, otherwise in the lower corner. */
+/** Where a card of a size lies: beside the target if there is room, otherwise in the lower or the upper
+ * corner, whichever hides less of the target. */
 export function beside(target: Box | null, card: Size, screen: Size): { left: number; top: number } {
   const corner = { left: screen.width - card.width - GAP, top: screen.height - card.height - GAP };
   if (!target) return corner;
@@ -133,7 +142,14 @@ export function beside(target: Box | null, card: Size, screen: Size): { left: nu
   const below = { left, top: target.top + target.height + GAP };
   const above = { left, top: target.top - card.height - GAP };
   const right = { left: target.left + target.width + GAP, top };
-  return [below, right, above].find((place) => fits(place, card, screen)) ?? corner;
+  const free = [below, right, above].find((place) => fits(place, card, screen));
+  const upper = { left: corner.left, top: GAP };
+  return free ?? (hidden(target, corner, card) <= hidden(target, upper, card) ? corner : upper);
+}
+
+/** How many pixels of the height of a target a card hides. */
+function hidden(target: Box, { top }: { top: number }, card: Size): number {
+  return Math.max(Math.min(target.top + target.height, top + card.height) - Math.max(target.top, top), 0);
 }
 
 function fits(place: { left: number; top: number }, card: Size, screen: Size): boolean {

@@ -1,12 +1,19 @@
 /** Vectors in the user's units: curves over columns, or bars with the names of columns. */
-import { scaleLinear, type ScaleLinear } from "d3-scale";
+import { scaleLinear } from "d3-scale";
 import { line } from "d3-shape";
 import { useState } from "preact/hooks";
 import type { VectorObservation } from "../bundle";
 import type { Model } from "../model";
 import { isolated, shortened } from "../text";
-import { range } from "../thumbnails";
-import { scaled } from "../units";
+import {
+  comparable,
+  dataLimits,
+  isMixed,
+  limits,
+  valueScale,
+  valueTicks,
+  type Scale,
+} from "./vector-scale";
 import "./vector.css";
 
 export interface Series {
@@ -37,40 +44,11 @@ export function VectorChart(props: Props) {
   return props.seen.length <= NAMED ? <NamedBars {...props} /> : <ManyBars {...props} />;
 }
 
-/** The limits of the drawing: those of the data, or more if a value lies beyond. They do not follow
- * the values, so that a curve moves and its scale does not. */
-export function limits(
-  data: readonly [number, number] | null,
-  values: readonly ArrayLike<number>[],
-  difference: boolean,
-  zero: boolean,
-): [number, number] {
-  let [low, high] = data ?? [Infinity, -Infinity];
-  if (difference) [low, high] = data ? [(low - high) / 2, (high - low) / 2] : [0, 0];
-  for (const each of values) {
-    for (let n = 0; n < each.length; n++) {
-      if (!Number.isFinite(each[n]!)) continue;
-      low = Math.min(low, each[n]!);
-      high = Math.max(high, each[n]!);
-    }
-  }
-  if (zero) [low, high] = [Math.min(low, 0), Math.max(high, 0)];
-  if (difference) [low, high] = [-Math.max(-low, high), Math.max(-low, high)];
-  if (low > high) return [-1, 1];
-  return low < high ? [low, high] : [low - 1, low + 1];
-}
-
-type Scale = ScaleLinear<number, number>;
-
-/** The limits of the data on the scale that columns share. */
-export function dataLimits(model: Model, seen: VectorObservation): readonly [number, number] | null {
-  return isMixed(seen) && !seen.curve ? [-3, 3] : range(model);
-}
-
 function vertical({ model, seen, series, difference = false }: Props, zero: boolean): Scale {
   const all = series.map(({ values }) => values);
   const domain = limits(dataLimits(model, seen), all, difference, zero);
-  return scaleLinear(domain, [HEIGHT - MARGIN.bottom, MARGIN.top]).nice(4);
+  const scale = valueScale(seen, domain, [HEIGHT - MARGIN.bottom, MARGIN.top]);
+  return seen.counts ? scale : scale.nice(4);
 }
 
 function horizontal({ positions, length }: VectorObservation): Scale {
@@ -94,6 +72,7 @@ function Curves(props: Props) {
           d={line<number>((_, n) => at(n), (value) => y(value))(Array.from(values)) ?? ""}
         />
       ))}
+      <Unit seen={seen} />
       {column !== null && <Reading seen={seen} series={series} column={column} x={at(column)} />}
     </svg>
   );
@@ -103,7 +82,7 @@ function Axes({ seen, x, y }: { seen: VectorObservation; x: Scale; y: Scale }) {
   const format = y.tickFormat(4);
   return (
     <g class="axes" aria-hidden="true">
-      {y.ticks(4).map((tick) => (
+      {valueTicks(seen, y).map((tick) => (
         <g key={tick}>
           <line class={tick === 0 ? "zero" : "grid"} x1={MARGIN.left} x2={WIDTH - MARGIN.right} y1={y(tick)} y2={y(tick)} />
           <text x={MARGIN.left - 5} y={y(tick) + 3.5} text-anchor="end">{format(tick)}</text>
@@ -235,10 +214,16 @@ function ManyBars(props: Props) {
           d={Array.from(each.values, (value, n) => (isBar(each) ? `M${at(n)},${y(0)}V${y(value)}` : dash(at(n), width, y(value)))).join("")}
         />
       ))}
-      {isMixed(seen) && <text class="unit" x={WIDTH - MARGIN.right} y={MARGIN.top + 2} text-anchor="end">scaled as for the network</text>}
+      <Unit seen={seen} />
       {column !== null && <Reading seen={seen} series={series} column={column} x={at(column)} />}
     </svg>
   );
+}
+
+/** What is to be known about the vertical axis. */
+function Unit({ seen }: { seen: VectorObservation }) {
+  const text = seen.counts ? "counts, log scale" : isMixed(seen) && !seen.curve ? "scaled as for the network" : "";
+  return <text class="unit" x={WIDTH - MARGIN.right} y={MARGIN.top + 2} text-anchor="end">{text}</text>;
 }
 
 /** The main series is drawn as bars, and others as strokes over them. */
@@ -250,16 +235,6 @@ function dash(x: number, width: number, y: number): string {
   return `M${x - width / 2},${y}h${width}`;
 }
 
-/** Whether columns have units of their own, which cannot share an axis. */
-function isMixed({ units: { scale, shift } }: VectorObservation): boolean {
-  return new Set(scale).size > 1 || new Set(shift).size > 1;
-}
-
-/** Values on one scale: as the network has them if columns have units of their own. */
-export function comparable(seen: VectorObservation, values: ArrayLike<number>, difference = false): ArrayLike<number> {
-  return isMixed(seen) ? scaled(seen, values, difference) : values;
-}
-
 const ROW = 18;
 const NAME = 106;
 const VALUE = 56;
@@ -268,7 +243,7 @@ const VALUE = 56;
 function NamedBars({ model, seen, series, label, difference = false }: Props) {
   const bars = series.map(({ values }) => comparable(seen, values, difference));
   const domain = limits(dataLimits(model, seen), bars, difference, true);
-  const x = scaleLinear(domain, [NAME, WIDTH - VALUE]);
+  const x = valueScale(seen, domain, [NAME, WIDTH - VALUE]);
   return (
     <svg class="vector" viewBox={`0 0 ${WIDTH} ${ROW * seen.length}`} role="img" aria-label={label}>
       <line class="zero" x1={x(0)} x2={x(0)} y1={0} y2={ROW * seen.length} />

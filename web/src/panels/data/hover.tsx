@@ -2,7 +2,7 @@
 import { useDecoded } from "../../decoded";
 import type { Model } from "../../model";
 import type { Place, Size } from "../../scatter/camera";
-import { rowName } from "../../text";
+import { isolated, rowName } from "../../text";
 import { Observation } from "../../ui/observation";
 import { Thumbnail } from "../../ui/thumbnail";
 import { columnOf, textOf } from "./columns";
@@ -17,7 +17,7 @@ export function factorTexts(model: Model, row: number): [string, string][] {
 
 /** What a screen reader says about a row. */
 export function spoken(model: Model, row: number): string {
-  return [rowName(model, row), ...factorTexts(model, row).map((pair) => pair.join(" "))].join(", ");
+  return [isolated(rowName(model, row)), ...factorTexts(model, row).map((pair) => pair.map(isolated).join(" "))].join(", ");
 }
 
 const WIDTH = 176;

@@ -1,6 +1,7 @@
 /** What the colours of the points mean. */
 import { css, DISTINCT, MISSING, scaleColour } from "../../scatter/palette";
 import { clearSelection, range, selectRange } from "../../selection";
+import { isolated } from "../../text";
 import { shade } from "../../theme";
 import type { ClassEntry, Colouring } from "./colouring";
 
@@ -60,7 +61,7 @@ const STRIPES = 24;
 function ColourBar({ ends }: { ends: [string, string] }) {
   return (
     <div class="colour-bar">
-      <svg viewBox={`0 0 ${STRIPES} 1`} preserveAspectRatio="none" role="img" aria-label={`Colours from ${ends[0]} (dark) to ${ends[1]} (bright)`}>
+      <svg viewBox={`0 0 ${STRIPES} 1`} preserveAspectRatio="none" role="img" aria-label={`Colours from ${isolated(ends[0])} (dark) to ${isolated(ends[1])} (bright)`}>
         {Array.from({ length: STRIPES }, (_, n) => (
           <rect key={n} x={n} width={1.05} height={1} style={{ fill: css(scaleColour(n / (STRIPES - 1), shade.value === "dark")) }} />
         ))}

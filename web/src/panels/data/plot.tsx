@@ -9,6 +9,7 @@ import { Gestures, type Actions } from "../../scatter/gestures";
 import type { Direction } from "../../scatter/picking";
 import type { Look } from "../../scatter/renderer";
 import { clearSelection, contours, images, selectLasso } from "../../selection";
+import { isolated } from "../../text";
 import { Axes, MARGIN } from "./axes";
 import { useCamera, useCanvas, useSize, type Camera } from "./camera";
 import type { Cloud } from "./cloud";
@@ -53,7 +54,7 @@ export function Plot({ model, cloud, look, selected }: Props) {
         class={lasso.value ? "scatter-frame lassoing" : "scatter-frame"}
         tabIndex={0}
         role="application"
-        aria-label={`Scatter of ${cloud.y.name} against ${cloud.x.name}`}
+        aria-label={`Scatter of ${isolated(cloud.y.name)} against ${isolated(cloud.x.name)}`}
         aria-describedby="scatter-keys"
         data-testid="scatter"
         onKeyDown={(event) => pressed(event, model, cloud, camera, size, cursor) && event.preventDefault()}

@@ -2,7 +2,7 @@
 import { useMemo } from "preact/hooks";
 import type { Model } from "../../model";
 import { change } from "../../state";
-import { percent } from "../../text";
+import { isolated, percent } from "../../text";
 import { Panel } from "../../ui/panel";
 import { histograms, type Histogram } from "./histograms";
 import { rowsTable } from "./table";
@@ -16,7 +16,7 @@ export function Selected({ model, rows }: { model: Model; rows: readonly number[
   return (
     <Panel
       title="Selection"
-      help="Shares of the values among the selected rows and among the rest, from what differs most to what differs least. CSV saves the selected rows."
+      help="Shares of the values among the selected rows and among the rest, from what differs most to what differs least. The percentage in the corner is that of the highest bar. CSV saves the selected rows."
       csv={() => rowsTable(model, rows)}
     >
       <p id={SELECTED} tabIndex={-1} class="selected-count" role="status" data-testid="selected-count">
@@ -54,12 +54,13 @@ function Bars({ of }: { of: Histogram }) {
       <svg viewBox={`0 0 ${WIDTH} ${HEIGHT}`} role="img" aria-label={spoken(of)}>
         {of.bins.map((bin, n) => (
           <g key={n}>
-            <title>{`${bin.label}: ${percent(of.selected[n]!, 1)} of the selected rows, ${percent(of.rest[n]!, 1)} of the rest`}</title>
+            <title>{`${isolated(bin.label)}: ${percent(of.selected[n]!, 1)} of the selected rows, ${percent(of.rest[n]!, 1)} of the rest`}</title>
             <rect class="hit" x={n * step} width={step} height={HEIGHT} />
             <Bar side="in" x={n * step + step * 0.08} width={step * 0.42} height={(of.selected[n]! / top) * (HEIGHT - 4)} />
             <Bar side="out" x={n * step + step * 0.5} width={step * 0.42} height={(of.rest[n]! / top) * (HEIGHT - 4)} />
           </g>
         ))}
+        <text class="top" x={0} y={9}>{percent(top)}</text>
         <line class="plot-rule" x1={0} x2={WIDTH} y1={HEIGHT - 0.5} y2={HEIGHT - 0.5} />
       </svg>
       <div class="bar-ends">
@@ -79,6 +80,6 @@ function spoken(of: Histogram): string {
   const gaps = of.selected.map((share, n) => Math.abs(share - of.rest[n]!));
   const most = gaps.indexOf(Math.max(...gaps));
   const bin = of.bins[most];
-  if (!bin) return `${of.name}: no values`;
-  return `${of.name}: the largest difference is at ${bin.label}, ${percent(of.selected[most]!, 1)} of the selected rows and ${percent(of.rest[most]!, 1)} of the rest`;
+  if (!bin) return `${isolated(of.name)}: no values`;
+  return `${isolated(of.name)}: the largest difference is at ${isolated(bin.label)}, ${percent(of.selected[most]!, 1)} of the selected rows and ${percent(of.rest[most]!, 1)} of the rest`;
 }

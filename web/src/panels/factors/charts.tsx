@@ -2,7 +2,7 @@
 import { scaleLinear, type ScaleLinear } from "d3-scale";
 import { area, line } from "d3-shape";
 import type { Model } from "../../model";
-import { percent, shortened } from "../../text";
+import { isolated, percent, shortened } from "../../text";
 import { Panel } from "../../ui/panel";
 import { columnOf, type Column } from "../data/columns";
 import { aboveChance, byShare, classShares, levelsOf, tracesOf, type Level, type Trace } from "./responses";
@@ -10,8 +10,8 @@ import { aboveChance, byShare, classShares, levelsOf, tracesOf, type Level, type
 type Scale = ScaleLinear<number, number>;
 
 const WIDTH = 280;
-const HEIGHT = 160;
-const PLOT = { left: 30, right: WIDTH - 8, top: 8, bottom: HEIGHT - 22 };
+const HEIGHT = 184;
+const PLOT = { left: 46, right: WIDTH - 8, top: 8, bottom: HEIGHT - 38 };
 
 export function Responses({ model }: { model: Model }) {
   const columns = model.data.factors.map((_, n) => columnOf(model, `factor:${n}`)!);
@@ -57,7 +57,7 @@ interface ResponseProps {
 
 function Response({ model, factor, column, levels, traces, span }: ResponseProps) {
   const best = byShare(model, factor)[0]!;
-  const label = `Codes against ${column.name}`;
+  const label = `Codes against ${isolated(column.name)}`;
   const informative = aboveChance(model, best.number, factor);
   return (
     <figure class="response">
@@ -69,7 +69,7 @@ function Response({ model, factor, column, levels, traces, span }: ResponseProps
         {traces.length > 0 ? (
           <Curves column={column} levels={levels} traces={traces} span={span} />
         ) : (
-          <Dots levels={levels} shares={classShares(model, best, levels)} />
+          <Dots column={column} levels={levels} shares={classShares(model, best, levels)} name={best.name} />
         )}
       </svg>
     </figure>
@@ -105,7 +105,7 @@ function Curves({ column, levels, traces, span }: CurvesProps) {
   const Draw = column.kind === "classes" ? Bars : Band;
   return (
     <>
-      <Rules levels={levels} x={x} y={y} ticks={y.ticks(4).map((at) => ({ at, label: String(at) }))} />
+      <Rules across={acrossTicks(column, levels, x)} x={x} y={y} up={y.ticks(4).map(numberTick)} xName={column.name} yName="mean code" />
       {[...traces].reverse().map((trace) => (
         <Draw key={trace.variable.number} levels={levels} trace={trace} second={trace !== traces[0]} x={x} y={y} />
       ))}
@@ -154,20 +154,35 @@ function Mark({ x, y, second }: { x: number; y: number; second: boolean }) {
   return second ? <path class="mark" d={`M${x - 3.5},${y + 3}h7l-3.5,-6.5z`} /> : <circle class="mark" cx={x} cy={y} r={3} />;
 }
 
+interface DotsProps {
+  column: Column;
+  levels: readonly Level[];
+  shares: readonly number[][];
+  /** The name of the variable. */
+  name: string;
+}
+
 /** A dot for each value and class of a discrete variable, with an area by how often they meet. */
-function Dots({ levels, shares }: { levels: readonly Level[]; shares: readonly number[][] }) {
+function Dots({ column, levels, shares, name }: DotsProps) {
   const classes = shares[0]?.length ?? 0;
   const x = across(levels);
   const y = scaleLinear([-0.6, classes - 0.4], [PLOT.bottom, PLOT.top]);
   const room = 0.48 * Math.min((PLOT.right - PLOT.left) / (levels.length + 1), (PLOT.bottom - PLOT.top) / classes);
   return (
     <>
-      <Rules levels={levels} x={x} y={y} ticks={Array.from({ length: classes }, (_, at) => ({ at, label: String(at) }))} />
+      <Rules
+        across={acrossTicks(column, levels, x)}
+        x={x}
+        y={y}
+        up={Array.from({ length: classes }, (_, at) => numberTick(at))}
+        xName={column.name}
+        yName={`class of ${isolated(name)}`}
+      />
       <g class="response-trace">
         {shares.map((row, n) =>
           row.map((share, c) => (
             <circle key={`${n} ${c}`} class="mark" cx={x(levels[n]!.at)} cy={y(c)} r={room * Math.sqrt(share)}>
-              <title>{`${levels[n]!.label}: class ${c} in ${percent(share)} of the rows`}</title>
+              <title>{`${isolated(levels[n]!.label)}: class ${c} in ${percent(share)} of the rows`}</title>
             </circle>
           )),
         )}
@@ -182,26 +197,46 @@ function across(levels: readonly Level[]): Scale {
   return scaleLinear([first - room, last + room], [PLOT.left, PLOT.right]);
 }
 
-interface RulesProps {
-  levels: readonly Level[];
-  x: Scale;
-  y: Scale;
-  ticks: { at: number; label: string }[];
+interface Tick {
+  at: number;
+  label: string;
 }
 
-function Rules({ levels, x, y, ticks }: RulesProps) {
-  const step = Math.ceil(levels.length / 6);
+function numberTick(at: number): Tick {
+  return { at, label: String(at).replace("-", "−") };
+}
+
+/** Some of the values of a factor, or round numbers of a continuous one. */
+function acrossTicks(column: Column, levels: readonly Level[], x: Scale): Tick[] {
+  if (column.kind === "number") return x.ticks(5).map(numberTick);
+  return levels.filter((_, n) => n % Math.ceil(levels.length / 6) === 0);
+}
+
+interface RulesProps {
+  x: Scale;
+  y: Scale;
+  across: readonly Tick[];
+  up: readonly Tick[];
+  xName: string;
+  yName: string;
+}
+
+const MIDDLE = { x: (PLOT.left + PLOT.right) / 2, y: (PLOT.top + PLOT.bottom) / 2 };
+
+function Rules({ x, y, across, up, xName, yName }: RulesProps) {
   return (
     <g class="plot-axes">
-      {ticks.map(({ at, label }) => (
+      {up.map(({ at, label }) => (
         <g key={at}>
           <line class="plot-rule" x1={PLOT.left} x2={PLOT.right} y1={y(at)} y2={y(at)} />
           <text x={PLOT.left - 4} y={y(at) + 4} text-anchor="end">{label}</text>
         </g>
       ))}
-      {levels.map(({ at, label }, n) =>
-        n % step === 0 ? <text key={n} x={x(at)} y={HEIGHT - 6} text-anchor="middle">{shortened(label, 9)}</text> : null,
-      )}
+      {across.map(({ at, label }) => (
+        <text key={at} x={x(at)} y={PLOT.bottom + 15} text-anchor="middle">{shortened(label, 9)}</text>
+      ))}
+      <text class="name" x={MIDDLE.x} y={HEIGHT - 5} text-anchor="middle">{shortened(xName, 36)}</text>
+      <text class="name" transform={`translate(11 ${MIDDLE.y}) rotate(-90)`} text-anchor="middle">{shortened(yName, 22)}</text>
     </g>
   );
 }

@@ -1,8 +1,11 @@
 /** The information of every latent variable about every factor. */
 import type { Variable } from "../../bundle";
+import { cellColour, inkOn } from "../../colours";
 import type { Model } from "../../model";
+import { css } from "../../scatter/palette";
 import { change, type View } from "../../state";
 import { isolated, percent } from "../../text";
+import { shade } from "../../theme";
 import { Panel } from "../../ui/panel";
 import { aboveChance, byShare } from "./responses";
 
@@ -62,14 +65,14 @@ function Cell({ model, variable, factor }: { model: Model; variable: Variable; f
   const { name } = model.data.factors[factor]!;
   const informative = aboveChance(model, variable.number, factor);
   const best = informative && byShare(model, factor)[0] === variable;
+  const colour = cellColour(informative ? share : 0, shade.value);
   const label = `${isolated(variable.name)} explains ${percent(share)} of the entropy of ${isolated(name)}${informative ? "" : ", no better than chance"}${best ? ", the best variable" : ""}`;
   return (
     <button type="button" class="cell" aria-label={label} title={label} onClick={() => change(linked(model, variable, factor))}>
       <svg width={WIDTH} height={HEIGHT} aria-hidden="true">
-        <rect class="ground" width={WIDTH} height={HEIGHT} />
-        {informative && <rect class="heat" width={WIDTH} height={HEIGHT} style={{ fillOpacity: share }} />}
+        <rect width={WIDTH} height={HEIGHT} style={{ fill: css(colour) }} />
         {best && <rect class="best" x={1.5} y={1.5} width={WIDTH - 3} height={HEIGHT - 3} />}
-        <text class={!informative ? "below" : share > 0.5 ? "on-heat" : ""} x={WIDTH / 2} y={HEIGHT / 2 + 4} text-anchor="middle">
+        <text class={informative ? "" : "below"} style={informative ? { fill: css(inkOn(colour)) } : {}} x={WIDTH / 2} y={HEIGHT / 2 + 4} text-anchor="middle">
           {percent(share)}
         </text>
       </svg>

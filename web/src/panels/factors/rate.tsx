@@ -93,8 +93,8 @@ function Parts({ model, rate }: { model: Model; rate: Rate }) {
           </div>
         ))}
       </dl>
-      <Bars title="Dimension-wise KL of each variable" style="c" bars={kls} />
-      {groups.length > 1 && <Bars title="Total correlation of each group" style="b" bars={groups} />}
+      <Bars title="Dimension-wise KL of each variable, in nats" style="c" bars={kls} />
+      {groups.length > 1 && <Bars title="Total correlation of each group, in nats" style="b" bars={groups} />}
     </>
   );
 }

@@ -1,10 +1,13 @@
 /** A scale for the values of a setting or a score: linear, logarithmic or of categories. */
 import { scaleLinear, scaleLog } from "d3-scale";
-import { compareValues, numberText, valueText, type Value } from "./columns";
+import { compareValues, valueText, type Value } from "./columns";
+import { numberText, plainValue } from "./names";
 
 export interface Tick {
   at: number;
   text: string;
+  /** The value of a category, as filters take it. */
+  value?: string;
 }
 
 export interface Axis {
@@ -48,7 +51,8 @@ function bounds(values: readonly number[]): [number, number] {
 
 function linear(values: readonly number[], range: [number, number], count: number): Axis {
   const scale = scaleLinear(bounds(values), range).nice(count);
-  const ticks = scale.ticks(count).map((value) => ({ at: scale(value), text: numberText(value) }));
+  const text = scale.tickFormat(count); // with digits enough to tell ticks apart
+  const ticks = scale.ticks(count).map((value) => ({ at: scale(value), text: text(value) }));
   const position = (value: Value) => (typeof value === "number" ? scale(value) : null);
   return { kind: "linear", position, invert: (at) => scale.invert(at), ticks };
 }
@@ -67,9 +71,9 @@ function logarithmic(values: readonly number[], range: [number, number]): Axis {
 }
 
 function categories(values: readonly Value[], [start, end]: [number, number]): Axis {
-  const names = [...new Set([...values].sort((a, b) => compareValues(a, b, false)).map(valueText))];
-  const at = (n: number) => start + ((n + 0.5) / names.length) * (end - start);
-  const places = new Map(names.map((name, n) => [name, at(n)]));
+  const found = new Map([...values].sort((a, b) => compareValues(a, b, false)).map((value) => [valueText(value), plainValue(value)]));
+  const at = (n: number) => start + ((n + 0.5) / found.size) * (end - start);
+  const places = new Map([...found.keys()].map((value, n) => [value, at(n)]));
   const position = (value: Value) => (value === undefined || value === null ? null : (places.get(valueText(value)) ?? null));
-  return { kind: "category", position, invert: () => null, ticks: names.map((text, n) => ({ at: at(n), text })) };
+  return { kind: "category", position, invert: () => null, ticks: [...found].map(([value, text], n) => ({ at: at(n), text, value })) };
 }

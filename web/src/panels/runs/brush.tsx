@@ -1,7 +1,9 @@
 /** One axis of the parallel coordinates, with a brush for numbers and buttons for categories. */
 import { useRef, useState } from "preact/hooks";
 import { change } from "../../state";
-import { shortened } from "../../text";
+import { capitalised, isolated, shortened } from "../../text";
+import type { Tick } from "./axis";
+import { betterText, titleOf, type Column } from "./columns";
 import { outwards, rangeOf, withRange, withValue } from "./filter";
 import type { Placed } from "./parallel";
 import { shown } from "./shown";
@@ -23,12 +25,12 @@ export function AxisBrush({ placed, top, bottom, room }: Props) {
   return (
     <g class="coordinate" transform={`translate(${left},0)`}>
       <text class="title" y={16} text-anchor="middle">
-        {shortened(lastPart(column.key), characters)}
-        <title>{column.key}</title>
+        {shortened(capitalised(titleOf(column)), characters)}
+        <title>{[column.key, betterText(column)].filter(Boolean).join(": ")}</title>
       </text>
       <line y1={top} y2={bottom} />
       {axis.kind === "category" ? (
-        axis.ticks.map((tick) => <Category key={tick.text} name={column.key} text={tick.text} at={tick.at} characters={characters} />)
+        axis.ticks.map((tick) => <Category key={tick.value} column={column} tick={tick} characters={characters} />)
       ) : (
         <>
           {axis.ticks.map(({ at, text }) => (
@@ -41,21 +43,15 @@ export function AxisBrush({ placed, top, bottom, room }: Props) {
   );
 }
 
-/** "objective.beta" is told by "beta". */
-function lastPart(key: string): string {
-  return key.slice(key.lastIndexOf(".") + 1);
-}
-
 interface CategoryProps {
-  name: string;
-  text: string;
-  at: number;
+  column: Column;
+  tick: Tick;
   characters: number;
 }
 
-function Category({ name, text, at, characters }: CategoryProps) {
-  const on = rangeOf(shown.filter.value, name).value === text;
-  const toggle = () => change({ filter: withValue(shown.filter.value, name, on ? null : text) });
+function Category({ column: { key, name }, tick: { text, at, value }, characters }: CategoryProps) {
+  const on = rangeOf(shown.filter.value, key).value === value;
+  const toggle = () => change({ filter: withValue(shown.filter.value, key, on ? null : value!) });
   const press = (event: KeyboardEvent) => {
     if (event.key !== "Enter" && event.key !== " ") return;
     event.preventDefault();
@@ -63,7 +59,7 @@ function Category({ name, text, at, characters }: CategoryProps) {
   };
   return (
     <g class={on ? "category on" : "category"} onClick={toggle}>
-      <circle cy={at} r={4} role="button" tabindex={0} aria-pressed={on} aria-label={`Only ${name} ${text}`} onKeyDown={press} />
+      <circle cy={at} r={4} role="button" tabindex={0} aria-pressed={on} aria-label={`Only ${isolated(name)} ${isolated(text)}`} onKeyDown={press} />
       <text class="tick" x={7} y={at} dy="0.32em" aria-hidden="true">{shortened(text, characters - 2)}</text>
       <title>{text}</title>
     </g>

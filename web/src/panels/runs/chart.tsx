@@ -3,8 +3,10 @@ import { symbol, symbolCircle, symbolCross, symbolDiamond, symbolSquare, symbolT
 import type { ComponentChildren } from "preact";
 import { useLayoutEffect, useRef, useState } from "preact/hooks";
 import { change } from "../../state";
-import { shortened } from "../../text";
+import { capitalised, shortened } from "../../text";
+import type { Option } from "../../ui/choice";
 import type { Axis } from "./axis";
+import { titleOf, type Column } from "./columns";
 import { shown } from "./shown";
 
 /** The width of an element in pixels, as it changes. */
@@ -78,8 +80,8 @@ export function Axes({ x, y, frame, xTitle, yTitle }: AxesProps) {
           <text y={bottom + 16} text-anchor="middle">{shortened(text, room / CHARACTER)}</text>
         </g>
       ))}
-      <text class="title" x={(left + right) / 2} y={bottom + 34} text-anchor="middle">{xTitle}</text>
-      <text class="title" x={4} y={top - 10}>{yTitle}</text>
+      <text class="title" x={(left + right) / 2} y={bottom + 34} text-anchor="middle">{capitalised(xTitle)}</text>
+      <text class="title" x={4} y={top - 10}>{capitalised(yTitle)}</text>
     </g>
   );
 }
@@ -106,6 +108,48 @@ export function Legend({ items, lines = false }: { items: readonly LegendItem[];
         </li>
       ))}
     </ul>
+  );
+}
+
+const GROUPS: Record<Column["kind"], string> = {
+  about: "About the run",
+  setting: "Settings",
+  final: "At the end of training",
+  score: "Scores",
+};
+
+/** Columns to choose from, by their kinds. */
+export function columnOptions(columns: readonly Column[]): Option[] {
+  return columns.map((column) => ({ key: column.key, name: capitalised(titleOf(column)), group: GROUPS[column.kind] }));
+}
+
+interface TogglesProps {
+  title: string;
+  columns: readonly Column[];
+  chosen: readonly Column[];
+  onToggle: (keys: string[]) => void;
+}
+
+/** Boxes to tick for columns, folded away. The last one stays; they keep the order of the table. */
+export function ColumnToggles({ title, columns, chosen, onToggle }: TogglesProps) {
+  const on = (key: string) => chosen.some((column) => column.key === key);
+  const toggle = (key: string) => {
+    const keys = columns.map((column) => column.key).filter((each) => on(each) !== (each === key));
+    if (keys.length > 0) onToggle(keys);
+  };
+  const options = columnOptions(columns);
+  return (
+    <details>
+      <summary>{title}</summary>
+      {[...new Set(options.map(({ group }) => group))].map((group) => (
+        <fieldset key={group} class="toggles">
+          <legend>{group}</legend>
+          {options.filter((option) => option.group === group).map(({ key, name }) => (
+            <Toggle key={key} label={<bdi title={key}>{name}</bdi>} on={on(key)} onToggle={() => toggle(key)} />
+          ))}
+        </fieldset>
+      ))}
+    </details>
   );
 }
 

@@ -1,36 +1,41 @@
-/** The columns of the table of runs: about the run, settings that differ, and scores. */
-import type { RunData, Setting } from "../../bundle";
+/** The columns of the table of runs: about the run, settings that differ, the end of training, scores. */
+import type { RunData, Setting, Term } from "../../bundle";
+import { settingName } from "./names";
 
 export type Value = Setting | undefined;
 
-export interface Column {
-  /** "name", "state", "step", the dotted name of a setting, or the name of a score. */
+export interface Column extends Term {
+  /** "name", "state", "step", the dotted name of a setting, or the name of a term or a score. */
   key: string;
-  kind: "about" | "setting" | "score";
+  /** A "final" value is the last one of a curve. */
+  kind: "about" | "setting" | "final" | "score";
   /** Whether it tells runs apart. */
   differs: boolean;
   value: (run: RunData) => Value;
 }
 
+export type Terms = Readonly<Record<string, Term>>;
+
+const PLAIN = { unit: "", better: "", differs: true } as const;
 const ABOUT: Column[] = [
-  { key: "name", kind: "about", differs: true, value: (run) => run.name },
-  { key: "state", kind: "about", differs: true, value: (run) => run.state },
-  { key: "step", kind: "about", differs: true, value: (run) => run.step },
+  { ...PLAIN, key: "name", name: "name", kind: "about", value: (run) => run.name },
+  { ...PLAIN, key: "state", name: "state", kind: "about", value: (run) => run.state },
+  { ...PLAIN, key: "step", name: "step", kind: "about", value: (run) => run.step },
 ];
 
 /** All columns that a filter may name. */
-export function allColumns(runs: readonly RunData[]): Column[] {
+export function allColumns(runs: readonly RunData[], terms: Terms): Column[] {
   const told = new Set(differing(runs.map(settingsOf)));
   const settings = names(runs, settingsOf).map((key) => setting(key, told.has(key)));
-  return [...ABOUT, ...settings, ...names(runs, (run) => run.scores).map(score)];
+  return [...ABOUT, ...settings, ...measures(runs, terms)];
 }
 
-/** Name, state, the settings that differ, the seed if there are several, and the scores. */
-export function tableColumns(runs: readonly RunData[]): Column[] {
+/** Name, state, the settings that differ, the seed if there are several, and what was measured. */
+export function tableColumns(runs: readonly RunData[], terms: Terms): Column[] {
   const seeds = new Set(runs.map((run) => run.settings["seed"])).size > 1 ? ["seed"] : [];
   const settings = [...differing(runs.map(settingsOf)), ...seeds].map((key) => setting(key, true));
   const about = ABOUT.filter(({ key }) => key !== "step");
-  return [...about, ...settings, ...names(runs, (run) => run.scores).map(score)];
+  return [...about, ...settings, ...measures(runs, terms)];
 }
 
 function settingsOf(run: RunData): Record<string, Setting> {
@@ -38,15 +43,67 @@ function settingsOf(run: RunData): Record<string, Setting> {
 }
 
 function setting(key: string, differs: boolean): Column {
-  return { key, kind: "setting", differs, value: (run) => run.settings[key] };
+  return { ...PLAIN, key, name: settingName(key), kind: "setting", differs, value: (run) => run.settings[key] };
 }
 
-function score(key: string): Column {
-  return { key, kind: "score", differs: true, value: (run) => run.scores[key] };
+/** Columns of the ends of curves, and of scores. */
+function measures(runs: readonly RunData[], terms: Terms): Column[] {
+  const scores = names(runs, (run) => run.scores);
+  const ends = names(runs, (run) => ({ ...run.log.terms, ...run.measures.terms }));
+  const termOf = (key: string) => terms[key] ?? { name: key, unit: "", better: "" as const };
+  const column = (key: string, kind: "final" | "score", value: Column["value"]): Column => ({
+    key, kind, differs: true, value, ...termOf(key),
+  });
+  return [
+    ...ends.filter((key) => !scores.includes(key)).map((key) => column(key, "final", (run) => lastOf(run, key))),
+    ...scores.map((key) => column(key, "score", (run) => run.scores[key])),
+  ];
+}
+
+/** The last value of a curve. */
+function lastOf({ log, measures }: RunData, key: string): Value {
+  return (log.terms[key] ?? measures.terms[key])?.findLast((value) => value !== null);
 }
 
 function names(runs: readonly RunData[], part: (run: RunData) => object): string[] {
   return [...new Set(runs.flatMap((run) => Object.keys(part(run))))];
+}
+
+const MOST_SETTINGS = 4;
+const MOST_SCORES = 6;
+
+/** The columns to show at first: what tells runs apart and is not empty for most of them, the seed, the
+ * ends of the curves that say which run is better, and scores under one protocol each. */
+export function usualColumns(columns: readonly Column[], runs: readonly RunData[]): Column[] {
+  const of = (kind: Column["kind"]) => columns.filter((column) => column.kind === kind);
+  const filled = (column: Column, share: number) => runs.filter((run) => isPresent(column.value(run))).length > share * runs.length;
+  const state = new Set(runs.map((run) => run.state)).size > 1;
+  const settings = of("setting").filter((column) => column.key !== "seed" && filled(column, 0.5));
+  const scores = of("score").filter((column) => runs.length === 1 || filled(column, 1 / runs.length));
+  const chosen = new Set<Column>([
+    ...of("about").filter(({ key }) => key !== "state" || state),
+    ...mostTelling(settings, runs, MOST_SETTINGS),
+    ...of("setting").filter(({ key }) => key === "seed"),
+    ...of("final").filter(({ key, better }) => (better || key === "rate")),
+    ...onePerMetric(scores).slice(0, MOST_SCORES),
+  ]);
+  return columns.filter((column) => chosen.has(column));
+}
+
+/** The first protocol of every metric. */
+function onePerMetric(scores: readonly Column[]): Column[] {
+  const metric = ({ key }: Column) => key.split("/")[0];
+  return scores.filter((column, n) => scores.findIndex((other) => metric(other) === metric(column)) === n);
+}
+
+/** What a term or a column is called, with its unit: "distortion (nats)". */
+export function titleOf({ name, unit }: Term): string {
+  return unit ? `${name} (${unit})` : name;
+}
+
+/** Which way is better, in words; "" if neither is. */
+export function betterText({ better }: Term): string {
+  return better && `${better} is better`;
 }
 
 /**
@@ -75,20 +132,18 @@ export function mostTelling(columns: readonly Column[], runs: readonly RunData[]
 /** The entropy of the values that are there, times their share. */
 function entropy(values: readonly Value[]): number {
   const counts = new Map<Value, number>();
-  for (const value of values) if (value !== undefined && value !== null) counts.set(value, (counts.get(value) ?? 0) + 1);
+  for (const value of values) if (isPresent(value)) counts.set(value, (counts.get(value) ?? 0) + 1);
   const total = [...counts.values()].reduce((sum, count) => sum + count, 0);
   return [...counts.values()].reduce((sum, count) => sum - count * Math.log(count / total), 0) / values.length;
 }
 
 /** A value as commands take it; a missing one is a dash. */
 export function valueText(value: Value): string {
-  if (value === undefined || value === null) return "–";
-  return typeof value === "number" ? numberText(value) : String(value);
+  return isPresent(value) ? String(value) : "–";
 }
 
-/** Four significant digits; whole numbers as they are. */
-export function numberText(value: number): string {
-  return Number.isInteger(value) ? String(value) : String(+value.toPrecision(4));
+function isPresent(value: Value): boolean {
+  return value !== undefined && value !== null;
 }
 
 /** Numbers before text, and missing values last, whatever the direction. */

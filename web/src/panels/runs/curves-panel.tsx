@@ -1,14 +1,16 @@
 /** Training curves of runs: thin lines by seed, the mean and a band for each group of seeds. */
 import { area, line } from "d3-shape";
 import { useState } from "preact/hooks";
-import { change } from "../../state";
+import type { Term } from "../../bundle";
+import { change, manifest } from "../../state";
 import type { Csv } from "../../ui/export";
-import { isolated } from "../../text";
+import { capitalised, isolated } from "../../text";
 import { Choice } from "../../ui/choice";
 import { Panel } from "../../ui/panel";
 import { axisOf, type Axis } from "./axis";
 import { Axes, Legend, LogToggle, markOf, MOST_MARKS, Toggle, useWidth, type Mark } from "./chart";
-import { numberText } from "./columns";
+import { numberText } from "./names";
+import { betterText, titleOf } from "./columns";
 import { band, curveOf, termsOf, type BandPoint, type Point } from "./curves";
 import { groupSeeds, type RunGroup } from "./groups";
 import { groups as passing, runs, shown } from "./shown";
@@ -33,7 +35,7 @@ export function CurvesPanel() {
   return (
     <Panel
       title="Curves"
-      help={`Thin lines are single runs. The thick line is the mean over seeds, and the band is ${spread}.`}
+      help={`${isolated(capitalised(termOf(term).name))} over training${betterText(termOf(term)) && `; ${betterText(termOf(term))}`}. Thin lines are single runs, the thick line is the mean over seeds, and the band is ${spread}.`}
       csv={() => curvesCsv(drawn, term)}
     >
       <Choices terms={terms} term={term} />
@@ -58,16 +60,17 @@ function drawnOf(group: RunGroup, term: string, n: number): Drawn {
 }
 
 /** "log:rate" is the term "rate" of the training log. */
-function termName(term: string): string {
-  const [source, name] = [term.slice(0, term.indexOf(":")), term.slice(term.indexOf(":") + 1)];
-  return source === "measures" ? `${name} (measured)` : name;
+function termOf(term: string): Term {
+  const key = term.slice(term.indexOf(":") + 1);
+  return manifest.value.terms[key] ?? { name: key, unit: "", better: "" };
 }
+
 
 function Choices({ terms, term }: { terms: readonly string[]; term: string }) {
   const { deviation, onlyOpen } = shown;
   return (
     <div class="choices">
-      <Choice label="Curve" value={term} options={terms.map((key) => ({ key, name: termName(key) }))} onChange={(chosen) => change({ term: chosen })} />
+      <Choice label="Curve" value={term} options={terms.map((key) => ({ key, name: capitalised(titleOf(termOf(key))) }))} onChange={(chosen) => change({ term: chosen })} />
       <Choice
         label="Band"
         value={deviation.value ? "deviation" : "range"}
@@ -94,8 +97,8 @@ function Chart({ drawn, term }: { drawn: readonly Drawn[]; term: string }) {
   };
   return (
     <div ref={box}>
-      <svg width={width} height={HEIGHT} role="img" aria-label={`${termName(term)} over training steps`} onPointerMove={move} onPointerLeave={() => setStep(null)}>
-        <Axes x={x} y={y} frame={frame} xTitle="step" yTitle={termName(term)} />
+      <svg width={width} height={HEIGHT} role="img" aria-label={`${isolated(titleOf(termOf(term)))} over training steps`} onPointerMove={move} onPointerLeave={() => setStep(null)}>
+        <Axes x={x} y={y} frame={frame} xTitle="training step" yTitle={titleOf(termOf(term))} />
         {drawn.map((each) => <Curve key={each.group.key} drawn={each} x={x} y={y} thin={thinShare(drawn)} />)}
         {step !== null && <line class="cursor" x1={x.position(step)!} x2={x.position(step)!} y1={frame.top} y2={frame.bottom} />}
       </svg>
@@ -177,7 +180,7 @@ function Curve({ drawn, x, y, thin }: { drawn: Drawn; x: Axis; y: Axis; thin: nu
 function curvesCsv(drawn: readonly Drawn[], term: string): Csv {
   const spread = shown.deviation.value ? ["mean minus deviation", "mean plus deviation"] : ["min", "max"];
   return {
-    columns: ["group", "step", `${termName(term)} mean`, ...spread, "runs"],
+    columns: ["group", "step", `${term.slice(term.indexOf(":") + 1)} mean`, ...spread, "runs"],
     rows: drawn.flatMap(({ group, band }) => band.map(({ step, mean, low, high, n }) => [group.name, step, mean, low, high, n])),
   };
 }

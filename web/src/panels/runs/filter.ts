@@ -1,6 +1,6 @@
 /**
  * The filter of runs: words, and comparisons such as `objective.beta=4` or `mig>0.3`, all of which
- * must hold. The last part of a setting's name and the first part of a score's name will do.
+ * must hold. The last part of a setting's name and the first or last part of a score's name will do.
  */
 import type { RunData } from "../../bundle";
 import { valueText, type Column, type Value } from "./columns";
@@ -81,7 +81,7 @@ function unquoted(text: string): string {
 /** A word must be in the name, the state, the digest or a setting. */
 function word(term: Term, columns: readonly Column[]): Test {
   const wanted = term.value.toLowerCase();
-  const read = columns.filter((column) => column.kind !== "score");
+  const read = columns.filter((column) => column.kind === "about" || column.kind === "setting");
   return (run) =>
     run.id.toLowerCase().startsWith(wanted) ||
     read.some((column) => typeof column.value(run) === "string" && valueText(column.value(run)).toLowerCase().includes(wanted));
@@ -115,7 +115,7 @@ function equal(value: Value, wanted: string): boolean {
   return String(value).toLowerCase() === wanted.toLowerCase();
 }
 
-/** The column of a name: the whole of it, the end of a setting's or the start of a score's. */
+/** The column of a name: the whole of it, the end of a setting's, or a part of a score's. */
 export function resolve(name: string, columns: readonly Column[]): Column {
   const wanted = name.toLowerCase();
   const exact = columns.find(({ key }) => key.toLowerCase() === wanted);
@@ -129,7 +129,7 @@ export function resolve(name: string, columns: readonly Column[]): Column {
 }
 
 function isShort(name: string, key: string): boolean {
-  return key.endsWith(`.${name}`) || key.startsWith(`${name}/`);
+  return key.endsWith(`.${name}`) || key.endsWith(`/${name}`) || key.startsWith(`${name}/`);
 }
 
 function suggestion(name: string, columns: readonly Column[]): string {

@@ -2,25 +2,27 @@
 import type { RunData, Setting } from "../../bundle";
 import { change } from "../../state";
 import type { Csv } from "../../ui/export";
-import { compareValues, numberText, valueText, type Column, type Value } from "./columns";
+import { isolated } from "../../text";
+import { compareValues, type Column, type Value } from "./columns";
 import { withValue } from "./filter";
 import { summary, type RunGroup } from "./groups";
+import { plainValue } from "./names";
 import { Pages } from "./pages";
-import { columns, groups, shown } from "./shown";
+import { columns, groups, isNumeric, listed, shown, texts } from "./shown";
 import { Head } from "./table";
 
 export function GroupTable() {
-  const listed = groupColumns();
+  const drawn = groupColumns(listed.value);
   return (
     <>
-      <p class="help">Scores: mean over seeds (lowest to highest).</p>
+      <p class="help">Measured values are means over seeds (lowest to highest).</p>
       <Pages of={sortedGroups()} name="groups of seeds">
         {(page) => (
           <table>
-            <Head columns={listed} lead="Seeds" />
+            <Head columns={drawn} lead="Seeds" />
             <tbody>
               {page.map((group) => (
-                <Row key={group.key} group={group} columns={listed} />
+                <Row key={group.key} group={group} columns={drawn} />
               ))}
             </tbody>
           </table>
@@ -34,25 +36,30 @@ function Row({ group, columns }: { group: RunGroup; columns: readonly Column[] }
   return (
     <tr>
       <td>
-        <button type="button" aria-label={`${group.runs.length} of ${group.name}: show these runs`} onClick={() => showRuns(group)}>
+        <button type="button" aria-label={`${group.runs.length} of ${isolated(group.name)}: show these runs`} onClick={() => showRuns(group)}>
           {group.runs.length}
         </button>
       </td>
       {columns.map((column) => (
-        <td key={column.key} class={column.kind === "score" ? "number" : ""}>{cell(group, column)}</td>
+        <td key={column.key} class={isNumeric(column) ? "number" : ""}>{cell(group, column)}</td>
       ))}
     </tr>
   );
 }
 
-/** Settings but for the seed, and scores. */
-function groupColumns(): Column[] {
-  return columns.value.filter(({ key, kind }) => kind !== "about" && key !== "seed");
+/** Settings but for the seed, and what was measured. */
+function groupColumns(of: readonly Column[]): Column[] {
+  return of.filter(({ key, kind }) => kind !== "about" && key !== "seed");
 }
 
-/** A setting of the group, or the mean of a score. */
+/** Whether runs of a group differ in it. */
+function isMeasured({ kind }: Column): boolean {
+  return kind === "final" || kind === "score";
+}
+
+/** A setting of the group, or the mean of what was measured. */
 function groupValue(group: RunGroup, column: Column): Value {
-  if (column.kind !== "score") return column.value(group.runs[0]!);
+  if (!isMeasured(column)) return column.value(group.runs[0]!);
   return summary(scoresOf(group.runs, column))?.mean;
 }
 
@@ -61,23 +68,23 @@ function scoresOf(runs: readonly RunData[], column: Column): number[] {
 }
 
 function sortedGroups(): RunGroup[] {
-  const column = groupColumns().find(({ key }) => key === shown.sort.value);
+  const column = groupColumns(columns.value).find(({ key }) => key === shown.sort.value);
   if (!column) return groups.value;
   const descending = shown.descending.value;
   return [...groups.value].sort((a, b) => compareValues(groupValue(a, column), groupValue(b, column), descending));
 }
 
 function cell(group: RunGroup, column: Column): string {
-  if (column.kind !== "score") return valueText(groupValue(group, column));
+  if (!isMeasured(column)) return plainValue(groupValue(group, column));
   const found = summary(scoresOf(group.runs, column));
   if (!found) return "–";
-  const mean = numberText(found.mean);
-  return found.n === 1 ? mean : `${mean} (${numberText(found.min)} to ${numberText(found.max)})`;
+  const text = texts.value.get(column.key)!;
+  return found.n === 1 ? text(found.mean) : `${text(found.mean)} (${text(found.min)} to ${text(found.max)})`;
 }
 
 /** Filter to the runs of a group. */
 function showRuns(group: RunGroup): void {
-  const settings = groupColumns().filter(({ kind }) => kind === "setting");
+  const settings = groupColumns(columns.value).filter(({ kind }) => kind === "setting");
   const filter = settings.reduce(
     (text, { key }) => withValue(text, key, settingText(group.runs[0]!.settings[key])),
     shown.filter.value,
@@ -90,13 +97,14 @@ function settingText(value: Setting | undefined): string {
 }
 
 export function groupsCsv(): Csv {
-  const [settings, scores] = ["setting", "score"].map((kind) => groupColumns().filter((column) => column.kind === kind));
+  const every = groupColumns(columns.value);
+  const [settings, scores] = [every.filter((column) => !isMeasured(column)), every.filter(isMeasured)];
   return {
-    columns: ["seeds", ...settings!.map(({ key }) => key), ...scores!.flatMap(({ key }) => [`${key} mean`, `${key} min`, `${key} max`, `${key} n`])],
+    columns: ["seeds", ...settings.map(({ key }) => key), ...scores.flatMap(({ key }) => [`${key} mean`, `${key} min`, `${key} max`, `${key} n`])],
     rows: sortedGroups().map((group) => [
       group.runs.length,
-      ...settings!.map((column) => settingText(group.runs[0]!.settings[column.key])),
-      ...scores!.flatMap((column) => {
+      ...settings.map((column) => settingText(group.runs[0]!.settings[column.key])),
+      ...scores.flatMap((column) => {
         const found = summary(scoresOf(group.runs, column));
         return found ? [found.mean, found.min, found.max, found.n] : [null, null, null, 0];
       }),

@@ -1,10 +1,11 @@
 /** Runs that differ only in their seed, and numbers over them. */
 import type { RunData, Setting } from "../../bundle";
-import { differing, distinct, valueText } from "./columns";
+import { differing, distinct } from "./columns";
+import { plainValue, settingName } from "./names";
 
 export interface RunGroup {
   key: string;
-  /** The settings that tell it from the other groups, "beta=4". */
+  /** The settings that tell it from the other groups, "beta 4". */
   name: string;
   runs: RunData[];
 }
@@ -35,13 +36,11 @@ function settingsKey(run: RunData): string {
   return key;
 }
 
-/** Names of few settings that tell all groups apart: "beta=4". */
+/** Names of few settings that tell all groups apart: "beta 4". */
 function groupNames(every: readonly Settings[]): string[] {
   const told = fewest(every, differing(every));
-  const last = told.map((key) => key.slice(key.lastIndexOf(".") + 1));
-  const short = told.map((key, n) => (last.filter((each) => each === last[n]).length > 1 ? key : last[n]!));
   return every.map((settings) => {
-    const parts = told.map((key, n) => `${short[n]}=${valueText(settings[key])}`);
+    const parts = told.map((key) => `${settingName(key)} ${plainValue(settings[key])}`);
     const known = parts.filter((_, n) => told[n]! in settings);
     return (known.length > 0 ? known : parts).join(", ") || "all runs";
   });

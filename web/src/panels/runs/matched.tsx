@@ -31,7 +31,7 @@ export function Matched({ model }: { model: Model }) {
             {units(model).map((unit) => (
               <tr key={unit.name}>
                 <th scope="row">
-                  <button type="button" aria-label={`Go to the slider of ${unit.name}`} onClick={() => focusSlider(model, unit.variable.number, unit.column)}>
+                  <button type="button" aria-label={`Go to the slider of ${isolated(unit.name)}`} onClick={() => focusSlider(model, unit.variable.number, unit.column)}>
                     {unit.name}
                   </button>
                 </th>

@@ -6,8 +6,8 @@ import { change } from "../../state";
 import { Panel } from "../../ui/panel";
 import { axisOf, spansDecades, type Axis } from "./axis";
 import { AxisBrush } from "./brush";
-import { Toggle, useWidth } from "./chart";
-import { mostTelling, type Column } from "./columns";
+import { ColumnToggles, useWidth } from "./chart";
+import { mostTelling, usualColumns, type Column } from "./columns";
 import { Ranges } from "./ranges";
 import { columnOf, filtered, measured, runs, shown } from "./shown";
 import { runsCsv } from "./table";
@@ -17,8 +17,7 @@ const TOP = 56;
 const BOTTOM = HEIGHT - 14;
 const LEAST_ROOM = 92; // pixels between axes
 const MOST_LINES = 1000; // beyond it all lines are drawn as one, and cannot be clicked
-const DEFAULT_SETTINGS = 5;
-const DEFAULT_SCORES = 3;
+const MOST_SCORES = 4; // axes at first
 
 export function Parallel() {
   const columns = chosenColumns();
@@ -31,12 +30,7 @@ export function Parallel() {
     >
       <Lines columns={columns} />
       <div class="choices">
-        <details>
-          <summary>Axes</summary>
-          {measured.value.map(({ key }) => (
-            <Toggle key={key} label={key} on={columns.some((column) => column.key === key)} onToggle={() => toggleAxis(columns, key)} />
-          ))}
-        </details>
+        <ColumnToggles title="Axes" columns={measured.value} chosen={columns} onToggle={(axes) => change({ axes })} />
         <Ranges columns={columns} />
       </div>
     </Panel>
@@ -47,16 +41,10 @@ export function Parallel() {
 function chosenColumns(): Column[] {
   const chosen = shown.axes.value.map(columnOf).filter((column) => column !== undefined);
   if (chosen.length > 0) return chosen;
-  const [settings, scores] = ["setting", "score"].map((kind) => measured.value.filter((column) => column.kind === kind && column.key !== "seed"));
-  const found = [...mostTelling(settings!, runs.value, DEFAULT_SETTINGS), ...mostTelling(scores!, runs.value, DEFAULT_SCORES)];
+  const usual = usualColumns(measured.value, runs.value).filter(({ key }) => key !== "seed");
+  const [settings, scores] = [usual.filter(({ kind }) => kind === "setting"), usual.filter(({ kind }) => kind !== "setting")];
+  const found = [...settings, ...mostTelling(scores, runs.value, MOST_SCORES)];
   return found.length > 1 ? found : measured.value.slice(0, 2);
-}
-
-/** Axes keep the order of the table. */
-function toggleAxis(columns: readonly Column[], key: string): void {
-  const keys = new Set(columns.map((column) => column.key));
-  if (!keys.delete(key)) keys.add(key);
-  if (keys.size > 0) change({ axes: measured.value.map((column) => column.key).filter((each) => keys.has(each)) });
 }
 
 export interface Placed {

@@ -2,17 +2,17 @@
 import { change } from "../../state";
 import type { Column } from "./columns";
 import { rangeOf, withRange } from "./filter";
-import { runs, shown } from "./shown";
+import { isNumeric, shown } from "./shown";
 
 export function Ranges({ columns }: { columns: readonly Column[] }) {
-  const numeric = columns.filter((column) => runs.value.some((run) => typeof column.value(run) === "number"));
+  const numeric = columns.filter(isNumeric);
   if (numeric.length === 0) return null;
   return (
     <details>
       <summary>Ranges</summary>
-      {numeric.map(({ key }) => (
+      {numeric.map(({ key, name }) => (
         <fieldset key={key} class="range">
-          <legend>{key}</legend>
+          <legend title={key}><bdi>{name}</bdi></legend>
           <Bound name={key} end="low" />
           <Bound name={key} end="high" />
         </fieldset>

@@ -3,11 +3,13 @@ import { useRef, useState } from "preact/hooks";
 import type { RunData } from "../../bundle";
 import { openRun } from "../../open-runs";
 import { change } from "../../state";
+import { isolated } from "../../text";
 import { Choice } from "../../ui/choice";
 import { Panel } from "../../ui/panel";
 import { axisOf, spansDecades, type Axis } from "./axis";
-import { Axes, Legend, LogToggle, useWidth } from "./chart";
-import { mostTelling, valueText, type Column } from "./columns";
+import { Axes, columnOptions, Legend, LogToggle, useWidth } from "./chart";
+import { betterText, mostTelling, titleOf, type Column } from "./columns";
+import { plainValue } from "./names";
 import { shadesOf, type Shades } from "./shades";
 import { columnOf, filtered, measured, runs, shown } from "./shown";
 import { runsCsv } from "./table";
@@ -39,11 +41,22 @@ function defaultX(): Column | undefined {
 }
 
 function defaultY(): Column | undefined {
-  return telling(measured.value.filter(({ kind }) => kind === "score")) ?? measured.value.at(-1);
+  const known = (kind: Column["kind"]) => measured.value.filter((column) => column.kind === kind && severalHave(column));
+  return telling(known("score")) ?? telling(known("final")) ?? measured.value.at(-1);
+}
+
+/** A chart of one point tells nothing. */
+function severalHave(column: Column): boolean {
+  return runs.value.filter((run) => typeof column.value(run) === "number").length > 1;
 }
 
 function telling(columns: readonly Column[]): Column | undefined {
   return mostTelling(columns, runs.value, 1)[0];
+}
+
+/** "MIG · chen2018, higher is better". */
+function axisTitle(column: Column): string {
+  return [titleOf(column), betterText(column)].filter(Boolean).join(", ");
 }
 
 interface Shown {
@@ -53,7 +66,7 @@ interface Shown {
 }
 
 function Choices({ x, y, colour }: Shown) {
-  const options = measured.value.map(({ key }) => ({ key, name: key }));
+  const options = columnOptions(measured.value);
   const values = (column: Column) => filtered.value.runs.map(column.value);
   return (
     <div class="choices">
@@ -78,8 +91,8 @@ function Plot({ x, y, colour }: Shown) {
   const placed = place(passing, across, up, x, y);
   return (
     <div ref={box}>
-      <svg width={width} height={HEIGHT} role="group" aria-label={`${y.key} against ${x.key}`}>
-        <Axes x={across} y={up} frame={frame} xTitle={x.key} yTitle={y.key} />
+      <svg width={width} height={HEIGHT} role="group" aria-label={`${isolated(y.name)} against ${isolated(x.name)}`}>
+        <Axes x={across} y={up} frame={frame} xTitle={axisTitle(x)} yTitle={axisTitle(y)} />
         <Points placed={placed} shades={shades} label={label} onLook={setLooked} />
       </svg>
       <p class="help no-export" aria-hidden="true">{looked ? <bdi>{label(looked)}</bdi> : "Point at a run to read its values."}</p>
@@ -166,8 +179,8 @@ function choose(run: RunData | undefined): void {
 }
 
 function describe(run: RunData, columns: readonly Column[]): string {
-  const values = columns.map((column) => `${column.key} ${valueText(column.value(run))}`);
-  return [run.name, ...values, run.explorable ? "" : "cannot be opened"].filter(Boolean).join(", ");
+  const values = columns.map((column) => `${isolated(column.name)} ${isolated(plainValue(column.value(run)))}`);
+  return [isolated(run.name), ...values, run.explorable ? "" : "cannot be opened"].filter(Boolean).join(", ");
 }
 
 const STEPS: Record<string, number> = { ArrowRight: 1, ArrowUp: 1, ArrowLeft: -1, ArrowDown: -1, Home: -Infinity, End: Infinity };

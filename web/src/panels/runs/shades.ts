@@ -1,7 +1,8 @@
 /** Colours of runs by a setting or a score: marks for few values, a gradient for many numbers. */
 import type { RunData } from "../../bundle";
 import { markOf, symbolPath, type LegendItem, type Mark } from "./chart";
-import { compareValues, numberText, valueText, type Column } from "./columns";
+import { compareValues, valueText, type Column, type Value } from "./columns";
+import { numberText, plainValue } from "./names";
 
 const MOST_CATEGORIES = 8;
 
@@ -14,14 +15,14 @@ export function shadesOf(runs: readonly RunData[], column: Column | undefined): 
   if (!column) return { mark: () => markOf(0), legend: [] };
   const values = [...new Set(runs.map(column.value))].sort((a, b) => compareValues(a, b, false));
   const numbers = values.filter((value) => typeof value === "number");
-  return values.length > MOST_CATEGORIES && numbers.length > 1 ? gradient(numbers, column) : categories(values.map(valueText), column);
+  return values.length > MOST_CATEGORIES && numbers.length > 1 ? gradient(numbers, column) : categories(values, column);
 }
 
 /** Values after the eighth share the last mark. */
-function categories(names: string[], column: Column): Shades {
-  const marks = new Map(names.map((name, n) => [name, markOf(Math.min(n, MOST_CATEGORIES))]));
-  const listed = names.slice(0, MOST_CATEGORIES).map((name) => ({ mark: marks.get(name)!, name: `${column.key} ${name}` }));
-  const rest = names.length - listed.length;
+function categories(values: readonly Value[], column: Column): Shades {
+  const marks = new Map(values.map((value, n) => [valueText(value), markOf(Math.min(n, MOST_CATEGORIES))]));
+  const listed = values.slice(0, MOST_CATEGORIES).map((value, n) => ({ mark: markOf(n), name: `${column.name} ${plainValue(value)}` }));
+  const rest = values.length - listed.length;
   if (rest > 0) listed.push({ mark: markOf(MOST_CATEGORIES), name: `${rest} other values` });
   return { mark: (run) => marks.get(valueText(column.value(run)))!, legend: listed };
 }
@@ -33,6 +34,6 @@ function gradient(values: readonly number[], column: Column): Shades {
     const colour = share === null ? "var(--muted)" : `color-mix(in oklab, var(--orange) ${Math.round(100 * share)}%, var(--blue))`;
     return { colour, dash: "", symbol: symbolPath(0) };
   };
-  const legend = [low, (low + high) / 2, high].map((value) => ({ mark: mark(value), name: `${column.key} ${numberText(value)}` }));
+  const legend = [low, (low + high) / 2, high].map((value) => ({ mark: mark(value), name: `${column.name} ${numberText(value)}` }));
   return { mark: (run) => mark(column.value(run)), legend };
 }

@@ -4,9 +4,10 @@
 import { computed, type ReadonlySignal } from "@preact/signals";
 import type { RunData } from "../../bundle";
 import { manifest, view, type View } from "../../state";
-import { allColumns, compareValues, tableColumns, type Column } from "./columns";
+import { allColumns, compareValues, tableColumns, usualColumns, type Column } from "./columns";
 import { parseFilter } from "./filter";
 import { groupSeeds } from "./groups";
+import { columnText, numberText } from "./names";
 
 function part<Key extends keyof View>(key: Key): ReadonlySignal<View[Key]> {
   return computed(() => view.value[key]);
@@ -17,6 +18,7 @@ export const shown = {
   filter: part("filter"),
   sort: part("sort"),
   descending: part("descending"),
+  columns: part("columns"),
   seeds: part("seeds"),
   setting: part("setting"),
   score: part("score"),
@@ -29,8 +31,23 @@ export const shown = {
 };
 
 export const runs = computed(() => manifest.value.runs);
-export const columns = computed(() => tableColumns(runs.value));
-const filterable = computed(() => allColumns(runs.value));
+export const columns = computed(() => tableColumns(runs.value, manifest.value.terms));
+/** The columns of the table: those that were chosen, or the usual ones. */
+export const listed = computed(() => {
+  const chosen = columns.value.filter(({ key }) => shown.columns.value.includes(key));
+  return chosen.length > 0 ? chosen : usualColumns(columns.value, runs.value);
+});
+/** Whether a column of the table has numbers, which stand one above the other. */
+export function isNumeric(column: Column): boolean {
+  return runs.value.some((run) => typeof column.value(run) === "number");
+}
+
+/** How the numbers of a column of the table are written. */
+export const texts = computed(() => {
+  const numbers = (column: Column) => runs.value.map(column.value).filter((value) => typeof value === "number");
+  return new Map(listed.value.map((column) => [column.key, column.kind === "setting" ? numberText : columnText(numbers(column))]));
+});
+const filterable = computed(() => allColumns(runs.value, manifest.value.terms));
 
 interface Filtered {
   runs: readonly RunData[];
@@ -55,7 +72,7 @@ export const sorted = computed<readonly RunData[]>(() => {
 
 export const groups = computed(() => groupSeeds(filtered.value.runs));
 
-/** Settings that differ, the seed and scores: what charts can show. */
+/** Settings that differ, the seed, ends of curves and scores: what charts can show. */
 export const measured = computed(() => columns.value.filter(({ kind }) => kind !== "about"));
 
 /** The column of a name; undefined if no run has it. */

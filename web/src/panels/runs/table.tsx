@@ -3,24 +3,28 @@ import type { RunData } from "../../bundle";
 import { closeRun, MOST_OPEN, openRun } from "../../open-runs";
 import { change } from "../../state";
 import type { Csv } from "../../ui/export";
+import { capitalised, isolated } from "../../text";
 import { Panel } from "../../ui/panel";
 import { Training } from "../picker";
-import { valueText, type Column } from "./columns";
+import { ColumnToggles, Toggle } from "./chart";
+import { betterText, titleOf, type Column } from "./columns";
 import { GroupTable, groupsCsv } from "./group-table";
+import { plainValue } from "./names";
 import { Pages } from "./pages";
-import { columns, shown, sorted } from "./shown";
+import { columns, isNumeric, listed, shown, sorted, texts } from "./shown";
 
 export function RunTable() {
   const seeds = shown.seeds.value;
   return (
     <Panel
       title="Runs"
-      help={`Check up to ${MOST_OPEN} runs to see them side by side. Only settings that differ are shown.`}
+      help={`Check up to ${MOST_OPEN} runs to see them side by side. Choose a heading to sort. CSV saves all columns under their exact names.`}
       csv={() => (seeds ? groupsCsv() : runsCsv(sorted.value, columns.value))}
     >
-      <label class="option">
-        <input type="checkbox" checked={seeds} onChange={() => change({ seeds: !seeds })} /> group seeds
-      </label>
+      <div class="choices">
+        {sorted.value.length > 1 && <Toggle label="group seeds" on={seeds} onToggle={() => change({ seeds: !seeds })} />}
+        <ColumnToggles title="Columns" columns={columns.value} chosen={listed.value} onToggle={(keys) => change({ columns: keys })} />
+      </div>
       {seeds ? <GroupTable /> : <Rows runs={sorted.value} />}
     </Panel>
   );
@@ -42,7 +46,7 @@ function Rows({ runs }: { runs: readonly RunData[] }) {
     <Pages of={runs} name="runs">
       {(page) => (
         <table>
-          <Head columns={columns.value} lead="Open" />
+          <Head columns={listed.value} lead="Open" />
           <tbody>
             {page.map((run) => (
               <Row key={run.id} run={run} />
@@ -66,16 +70,28 @@ export function Head({ columns, lead }: HeadProps) {
     <thead>
       <tr>
         <th scope="col">{lead}</th>
-        {columns.map(({ key }) => (
-          <th key={key} scope="col" aria-sort={key !== sort ? "none" : descending ? "descending" : "ascending"}>
-            <button type="button" onClick={() => change({ sort: key, descending: key === sort && !descending })}>
-              {key}
-              <span aria-hidden="true">{key !== sort ? "" : descending ? " ↓" : " ↑"}</span>
-            </button>
-          </th>
+        {columns.map((column) => (
+          <Heading key={column.key} column={column} sorted={column.key !== sort ? "none" : descending ? "descending" : "ascending"} />
         ))}
       </tr>
     </thead>
+  );
+}
+
+const SORTED = { none: "", descending: " ▼", ascending: " ▲" };
+
+/** A click sorts, the best runs first; another one turns the order. */
+function Heading({ column, sorted }: { column: Column; sorted: keyof typeof SORTED }) {
+  const { key, better } = column;
+  const descending = sorted === "none" ? better === "higher" : sorted === "ascending";
+  return (
+    <th scope="col" class={isNumeric(column) ? "number" : ""} aria-sort={sorted}>
+      <button type="button" title={key} onClick={() => change({ sort: key, descending })}>
+        <bdi>{capitalised(titleOf(column))}</bdi>
+        <span aria-hidden="true">{SORTED[sorted]}</span>
+        {better && <small>{betterText(column)}</small>}
+      </button>
+    </th>
   );
 }
 
@@ -85,13 +101,18 @@ function Row({ run }: { run: RunData }) {
       <td>
         <OpenBox run={run} />
       </td>
-      {columns.value.map((column) => (
-        <td key={column.key} class={typeof column.value(run) === "number" ? "number" : ""}>
-          {column.key === "state" ? <State run={run} /> : valueText(column.value(run))}
+      {listed.value.map((column) => (
+        <td key={column.key} class={isNumeric(column) ? "number" : ""}>
+          {column.key === "state" ? <State run={run} /> : cellText(column, run)}
         </td>
       ))}
     </tr>
   );
+}
+
+function cellText(column: Column, run: RunData): string {
+  const value = column.value(run);
+  return typeof value === "number" ? texts.value.get(column.key)!(value) : plainValue(value);
 }
 
 function State({ run }: { run: RunData }) {
@@ -108,7 +129,7 @@ function OpenBox({ run }: { run: RunData }) {
       type="checkbox"
       checked={checked}
       disabled={fixed}
-      aria-label={`Open ${run.name}`}
+      aria-label={`Open ${isolated(run.name)}`}
       title={checked && fixed ? "One run stays open" : fixed ? `${MOST_OPEN} runs are open` : ""}
       onChange={() => (checked ? closeRun(run.id) : openRun(run.id))}
     />

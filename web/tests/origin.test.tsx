@@ -1,7 +1,9 @@
+import { render } from "preact";
 import { beforeEach, describe, expect, it } from "vitest";
 import { codeOf, codesBeyond, forget, isUnmoved, originOf, refused, reset, showRow, showUpload, take, uploads } from "../src/origin";
+import { Stage } from "../src/panels/stage";
 import { smallModel } from "./fixture";
-import { change, DEFAULTS, models, undo, view } from "../src/state";
+import { change, decode, DEFAULTS, encode, models, undo, view } from "../src/state";
 
 const model = await smallModel();
 /** An encoder whose code starts with the mean of the image. */
@@ -30,7 +32,7 @@ describe("a file", () => {
   it("stays when another is read, and is shown again with the same code", async () => {
     await take(model, [csv("a.csv", 0.5), csv("b.csv", 1)]);
     expect(uploads.value.map(({ name }) => name)).toEqual(["a.csv", "b.csv"]);
-    expect(codeOf(model, originOf(model))[0]).toBe(1);
+    expect(codeOf(model, originOf(model))![0]).toBe(1);
     await showUpload(model, uploads.value[0]!);
     expect(view.value.z![0]).toBe(0.5);
   });
@@ -65,6 +67,27 @@ describe("a file", () => {
     expect(originOf(model)).toEqual({ kind: "row", row: model.data.start });
     expect(view.value.z).toBeNull();
   });
+});
+
+it("a link to a file has its code and no observation", async () => {
+  await take(model, [csv("a.csv", 0.5)]);
+  const link = encode(view.value);
+  uploads.value = []; // as in another page
+  view.value = decode(link);
+  expect(view.value.z).toEqual([0.5, 0, 1, 0, 0]);
+  expect(originOf(model)).toEqual({ kind: "absent" });
+  expect([codeOf(model, originOf(model)), isUnmoved(model)]).toEqual([null, false]);
+  render(<Stage model={model} />, document.body);
+  expect(document.querySelector(".original")).toBeNull();
+  expect(document.querySelector(".about-origin")!.textContent).toBe("The code of a file that is not in this page.");
+  expect(document.querySelectorAll(".spread .observed, .classes .observed")).toHaveLength(0);
+  expect(Array.from(document.querySelectorAll<HTMLButtonElement>(".reset"), ({ disabled }) => disabled)).not.toContain(false);
+  render(null, document.body);
+  const before = view.value;
+  reset(model);
+  expect(view.value).toBe(before);
+  showRow(model, 3);
+  expect(originOf(model)).toEqual({ kind: "row", row: 3 });
 });
 
 it("sliders go back to the code of the observation", async () => {

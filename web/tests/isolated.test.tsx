@@ -1,0 +1,86 @@
+/** Names in any script leave the order of the text around them alone, also in what screen readers say. */
+import { render } from "preact";
+import { act } from "preact/test-utils";
+import { afterAll, beforeAll, describe, expect, it } from "vitest";
+import type { RunData } from "../src/bundle";
+import { uploads } from "../src/origin";
+import { Factors } from "../src/panels/factors/factors";
+import { Interpolate } from "../src/panels/interpolate";
+import { RunPicker } from "../src/panels/picker";
+import { Runs } from "../src/panels/runs/tab";
+import { Selected } from "../src/panels/data/selected";
+import { Stage } from "../src/panels/stage";
+import { DEFAULTS, failures, manifest, models, view } from "../src/state";
+import { isolated } from "../src/text";
+import { smallModel } from "./fixture";
+
+const OVERRIDE = "\u202E";
+const NAMES = { overridden: `${OVERRIDE}eman`, hebrew: "\u05D2\u05D5\u05D3\u05DC", arabic: "\u0644\u0648\u0646", escaping: `\u2069${OVERRIDE}x\u2068` };
+
+HTMLCanvasElement.prototype.getContext = () => ({ putImageData: () => undefined }) as never;
+
+/** What of a text lies outside of all isolates; an isolate that is not ended takes all that follows. */
+function outside(text: string): string {
+  let depth = 0;
+  return Array.from(text).filter((letter) => {
+    if (/[\u2066-\u2068]/.test(letter)) depth++;
+    if (letter === "\u2069") depth = Math.max(depth - 1, 0);
+    return depth === 0 && letter !== "\u2069";
+  }).join("");
+}
+
+it.each(Object.values(NAMES))("%j ends with the text around it in order", (name) => {
+  expect(outside(`before ${isolated(name)} after`)).toBe("before  after");
+});
+
+describe.each(Object.entries(NAMES))("the names of everything, %s,", (_, name) => {
+  const page = document.createElement("div");
+
+  beforeAll(async () => {
+    const [model, other] = [await smallModel("first"), await smallModel("other", -1)];
+    for (const { data } of [model, other]) {
+      data.variables.forEach((variable, n) => Object.assign(variable, { name: name + n, factor: name }));
+      data.factors.forEach((factor) => Object.assign(factor, { name, values: factor.values.map((value) => name + value) }));
+      data.rows.names = data.rows.index.map(() => name);
+    }
+    manifest.value = { ...manifest.value, runs: [run("first", name), run("other", name), run("failed", name)] };
+    models.value = new Map([["first", model], ["other", other]]);
+    failures.value = new Map([["failed", "it is gone"]]);
+    view.value = { ...DEFAULTS, open: ["first", "other", "failed"], unused: true, filter: "" };
+    uploads.value = [{ id: 1, name, note: "", numbers: new Float64Array(16), shape: model.shape.join(), codes: new Map() }];
+    const rows = [1, 2, 3];
+    act(() =>
+      render(
+        <>
+          <RunPicker />
+          <Stage model={model} />
+          <Interpolate model={model} />
+          <Factors model={model} />
+          <Selected model={model} rows={rows} />
+          <Runs model={model} />
+        </>,
+        page,
+      ),
+    );
+  });
+
+  afterAll(() => act(() => render(null, page)));
+
+  it("are isolated in what is read aloud", () => {
+    const texts = [...page.querySelectorAll("[aria-label], [title], [aria-valuetext]")].flatMap((element) =>
+      ["aria-label", "title", "aria-valuetext"].map((attribute) => element.getAttribute(attribute) ?? ""),
+    );
+    texts.push(...Array.from(page.querySelectorAll("title"), (title) => title.textContent!));
+    const turning = name.includes(OVERRIDE) ? OVERRIDE : name[0]!;
+    const naming = texts.filter((text) => text.includes(turning));
+    expect(naming.length).toBeGreaterThan(20);
+    const isName = (text: string) => text.startsWith(name) && text.length <= name.length + 1;
+    expect(naming.filter((text) => !isName(text) && outside(text).includes(turning))).toEqual([]);
+  });
+});
+
+function run(id: string, name: string): RunData {
+  const curves = { step: [1], terms: { [name]: [1] } };
+  const settings = { [name]: id === "first" ? name : "b", seed: 0 };
+  return { id, name, state: "running", step: 1, steps: 2, settings, scores: { [`${name}1`]: 1 }, log: curves, measures: { step: [], terms: {} }, explorable: true, reason: "is gone" };
+}
