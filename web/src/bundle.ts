@@ -55,6 +55,10 @@ export interface Manifest {
   runs: RunData[];
   /** The runs to open first, at most 4. */
   open: string[];
+  /** Names this state of the runs when the server is asked what has changed since. */
+  tag: string;
+  /** All runs in order, if `runs` are those that have changed; null if they are all. */
+  ids: string[] | null;
 }
 
 /** How channels become colours: rgb = sum over channels of clamp((x - low) / (high - low)) * colour,

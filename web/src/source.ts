@@ -31,15 +31,17 @@ export function readManifest(): Manifest {
   return JSON.parse(document.getElementById("manifest")?.textContent ?? "null") as Manifest;
 }
 
-let manifestTag = "";
+/** Ask the server for the runs as they are now; null if they are as they were before. */
+export async function fetchManifest(before: Manifest): Promise<Manifest | null> {
+  const response = await answer("manifest", { "If-None-Match": `"${before.tag}"` });
+  return response.status === NOT_MODIFIED ? null : merged(before, (await response.json()) as Manifest);
+}
 
-/** Ask the server for the runs as they are now; null if they are as they were at the last question. */
-export async function fetchManifest(): Promise<Manifest | null> {
-  const response = await answer("manifest", manifestTag ? { "If-None-Match": manifestTag } : {});
-  if (response.status === NOT_MODIFIED) return null;
-  const next = (await response.json()) as Manifest;
-  manifestTag = response.headers.get("ETag") ?? "";
-  return next;
+/** All runs, from those before and those that have changed. */
+export function merged(before: Manifest, next: Manifest): Manifest {
+  if (!next.ids) return next;
+  const runs = new Map([...before.runs, ...next.runs].map((run) => [run.id, run]));
+  return { ...next, runs: next.ids.map((id) => runs.get(id)!), ids: null };
 }
 
 export async function readBundle(id: string, served: boolean): Promise<Bundle> {

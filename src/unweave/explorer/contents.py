@@ -68,6 +68,8 @@ class Manifest:
     watch: bool  # whether to ask the server again for new curves and checkpoints
     runs: Sequence[RunData]
     open: Sequence[str]  # the runs to open first, at most 4
+    tag: str = ""  # names this state of the runs when the page asks what has changed since
+    ids: Sequence[str] | None = None  # all runs in order, if `runs` are those that have changed
 
 
 @dataclass(frozen=True)

@@ -15,6 +15,7 @@ runs/<digest>/run.json             the run
 from __future__ import annotations
 
 import json
+import os
 import re
 import zlib
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -321,6 +322,7 @@ class RunFolder:
         """Keep other processes from training the same run at the same time."""
         try:
             with FileLock(self.path / "lock", timeout=_LOCK_SECONDS):
+                os.utime(self.path)  # who watches the folder looks at its time
                 for litter in self.path.glob(f"{UNFINISHED}*"):  # of a process that was killed
                     litter.unlink()
                 yield
