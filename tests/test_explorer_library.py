@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 import unweave as uw
+from checkpoints import checkpoint, unfinish
 from datasets import SMALL
 from explorer_app import Page, ask, install_app, serving
 from unweave.evaluation.loading import loader
@@ -18,7 +19,7 @@ from unweave.explorer.library import Library
 from unweave.explorer.sources import LoadedRun, StoredRun
 from unweave.training import recall
 from unweave.training.run import Run
-from unweave.training.store import RunFolder, ScoreFacts, Store, read_tensors, write_tensors
+from unweave.training.store import RunFolder, ScoreFacts, Store
 
 FIELDS = dict(network=uw.MLP((4,)), batch_size=8, latent=uw.Gaussian(2), device="cpu",
               progress=False)  # fmt: skip
@@ -56,27 +57,6 @@ def watched(*folders):
 def folders(tmp_path):
     models = uw.fit(SMALL, seed=[0, 1], steps=4, store=tmp_path / "runs", **FIELDS)
     return [model.folder for model in models]
-
-
-def unfinish(folder, step):
-    """Make a finished run one in training, at an earlier step."""
-    folder.weights.unlink(missing_ok=True)
-    (newest,) = folder.states.values()
-    tensors, facts = read_tensors(newest)
-    newest.unlink()
-    write_tensors(folder.path / f"state-{step}.safetensors", tensors, facts | {"step": step})
-
-
-def checkpoint(folder, step, value):
-    """Write a checkpoint as training does, all of whose weights have a value; drop older ones."""
-    (newest,) = folder.states.values()
-    tensors, facts = read_tensors(newest)
-    for name, tensor in tensors.items():
-        if name.startswith("parameters/"):
-            tensor.fill_(value)
-    folder.write_log([*folder.read_log(step - 1), {"step": step, "loss": value}])
-    write_tensors(folder.path / f"state-{step}.safetensors", tensors, facts | {"step": step})
-    folder.drop_states(before=step)
 
 
 def test_a_watched_run_shows_its_newest_checkpoint_and_log(folders):

@@ -18,17 +18,21 @@ export interface Source {
 
 const SERVER: Source = { manifest: fetchManifest, model: (id) => Model.open(id, true) };
 
-/** Start to watch if the page says so; return what stops it. */
+/** Start to watch if the page says so; return what stops it. A hidden page rests. */
 export function watch(): () => void {
   if (!manifest.value.watch) return () => undefined;
   const watcher = new Watcher(SERVER);
+  const stop = new AbortController();
   let timer = 0;
   const again = async () => {
     if (!document.hidden) await watcher.look();
-    timer = window.setTimeout(again, PAUSE);
+    window.clearTimeout(timer);
+    if (!stop.signal.aborted) timer = window.setTimeout(again, PAUSE);
   };
   timer = window.setTimeout(again, PAUSE);
-  return () => window.clearTimeout(timer);
+  document.addEventListener("visibilitychange", () => void again(), { signal: stop.signal });
+  stop.signal.addEventListener("abort", () => window.clearTimeout(timer));
+  return () => stop.abort();
 }
 
 export class Watcher {
