@@ -72,13 +72,12 @@ class StoredRun:
 
     folder: RunFolder
     load: Callable[[Path], FittedModel]
+    key: str = field(init=False)  # the path of the folder
     _changed: int = field(default=-1, init=False)
     _trained: bool = field(default=False, init=False)  # now, by a process
 
-    @property
-    def key(self) -> str:
-        """The path of the folder."""
-        return str(self.folder.path)
+    def __post_init__(self) -> None:
+        self.key = str(self.folder.path)
 
     def version(self) -> Hashable:
         """Return when the folder has changed, and whether the run is being trained.
