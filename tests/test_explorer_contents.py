@@ -451,6 +451,18 @@ def test_an_embedding_is_that_of_its_package(no_networks, monkeypatch):
     assert made == [{"n_components": 2, "random_state": 3}]
 
 
+def test_codes_of_one_dimension_or_one_value_are_embedded_too(monkeypatch):
+    """Both packages start from two principal components, which neither kind of codes has."""
+    given = []
+    reducer = SimpleNamespace(fit_transform=lambda codes: given.append(codes) or codes)
+    package = SimpleNamespace(PaCMAP=lambda **_: reducer, __spec__=ModuleSpec("pacmap", None))
+    monkeypatch.setitem(sys.modules, "pacmap", package)
+    line = np.arange(20, dtype=np.float32)[:, None]
+    np.testing.assert_array_equal(embed(line, "pacmap", 0), np.hstack([line, np.zeros((20, 1))]))
+    np.testing.assert_array_equal(embed(np.ones((20, 3)), "pacmap", 0), np.zeros((20, 2)))
+    assert len(given) == 1
+
+
 def test_missing_packages_and_few_codes_are_refused(monkeypatch):
     codes = np.zeros((20, 2), np.float32)
     monkeypatch.setitem(sys.modules, "umap", None)

@@ -1,6 +1,7 @@
 """The runs that the explorer's server shows: quickly listed, and followed while they train."""
 
 import json
+import os
 import shutil
 import threading
 import time
@@ -9,12 +10,14 @@ from pathlib import Path
 import pytest
 
 import unweave as uw
+from checkpoints import checkpoint, unfinish
 from datasets import SMALL
 from explorer_app import Page, ask, install_app, serving
-from stored_files import newest_state, rewrite_state, stored_scores
+from stored_files import stored_scores
 from unweave.evaluation.loading import loader
 from unweave.explorer.explore import store_library
-from unweave.explorer.library import Library, LoadedRun, StoredRun
+from unweave.explorer.library import Library
+from unweave.explorer.sources import LoadedRun, StoredRun
 from unweave.training import recall
 from unweave.training.run import Run
 from unweave.training.store import RunFolder, ScoreFacts, Store
@@ -45,27 +48,16 @@ def stored(folder):
     return StoredRun(RunFolder(folder), loader(device="cpu"))
 
 
+def watched(*folders):
+    """The same sources at every look, as a server has them."""
+    sources = [stored(folder) for folder in folders]
+    return library(lambda: sources, watch=True)
+
+
 @pytest.fixture
 def folders(tmp_path):
     models = uw.fit(SMALL, seed=[0, 1], steps=4, store=tmp_path / "runs", **FIELDS)
     return [model.folder for model in models]
-
-
-def unfinish(folder, step):
-    """Make a finished run one in training, at an earlier step."""
-    folder.weights.unlink(missing_ok=True)
-    rewrite_state(folder.path, step)
-
-
-def checkpoint(folder, step, value):
-    """Write a checkpoint as training does, all of whose weights have a value; drop older ones."""
-    tensors, facts, _ = newest_state(folder)
-    for name, tensor in tensors.items():
-        if name.startswith("parameters/"):
-            tensor.fill_(value)
-    folder.write_log([*folder.read_log(step - 1), {"step": step, "loss": value}])
-    folder.write_state(step, tensors, facts)
-    folder.drop_states(before=step)
 
 
 def test_a_watched_run_shows_its_newest_checkpoint_and_log(folders):
@@ -83,7 +75,7 @@ def test_a_watched_run_shows_its_newest_checkpoint_and_log(folders):
         assert (run["step"], run["log"]["step"][-1]) == (3, 3)
         assert run["log"]["terms"]["loss"][-1] == 0.25
         assert json.loads(ask(server, target)[2])[-1] == 0.25
-    (run,) = json.loads(shown.manifest())["runs"]
+    (run,) = json.loads(shown.manifest()[1])["runs"]
     assert run["state"] == "stopped"  # the lock was released, and no file has changed
 
 
@@ -158,6 +150,65 @@ def test_only_what_has_changed_is_read_again(folders, monkeypatch):
     RunFolder(folders[1]).write_scores(ScoreFacts("all", 100, "mean"), scores)
     assert [dict(run.scores) for run in shown.read().runs] == [{}, {"mig/chen2018": 0.25}]
     assert read[2:] == [folders[1]]
+
+
+def rest(*folders):
+    """Let folders look as if nothing had happened for a minute."""
+    for folder in folders:
+        os.utime(folder, (time.time() - 60,) * 2)
+
+
+def test_folders_that_have_not_changed_are_not_opened(folders, monkeypatch):
+    root = folders[0].parent
+    unfinish(RunFolder(folders[0]), 2)
+    rest(*folders)
+    shown, opened = store_library(root, watch=True), []
+    first, own = shown.read(), os.scandir
+    monkeypatch.setattr(os, "scandir", lambda path: opened.append(Path(path)) or own(path))
+    monkeypatch.setattr(RunFolder, "locked", property(lambda folder: opened.append(folder)))
+    assert shown.read() is first
+    assert opened == [root]
+
+
+def test_a_change_that_leaves_the_time_of_a_folder_is_seen(folders, monkeypatch):
+    """Two changes may come in one tick of the file system's clock."""
+    monkeypatch.setattr("unweave.explorer.sources._TIME_STEP", 10**15)
+    folder = RunFolder(folders[0])
+    shown = watched(folder.path)
+    shown.read()
+    before = os.stat(folder.path).st_mtime_ns
+    folder.write_log([{"step": 3, "loss": 0.125}])
+    os.utime(folder.path, ns=(before, before))
+    assert [run.log.terms["loss"] for run in shown.read().runs] == [[0.125]]
+
+
+def test_a_run_that_starts_and_stops_is_seen_though_no_file_changes(folders):
+    folder = RunFolder(folders[0])
+    unfinish(folder, 2)
+    rest(folder.path)
+    shown = watched(folder.path)
+    states = [shown.read().runs[0].state]
+    with folder.lock():
+        states.append(shown.read().runs[0].state)
+        rest(folder.path)
+        states.append(shown.read().runs[0].state)
+    states.append(shown.read().runs[0].state)
+    assert states == ["stopped", "running", "running", "stopped"]
+
+
+def test_a_page_that_asks_again_gets_the_runs_that_have_changed(folders):
+    shown = watched(*folders)
+    known = json.loads(shown.manifest()[1])
+    assert (len(known["runs"]), known["ids"]) == (2, None)
+    nothing = json.loads(shown.manifest(known["tag"])[1])
+    assert nothing == known | {"runs": [], "ids": [run["id"] for run in known["runs"]]}
+    RunFolder(folders[1]).write_log([{"step": 4, "loss": 0.5}])
+    tag, content = shown.manifest(known["tag"])
+    (changed,) = json.loads(content)["runs"]
+    assert (changed["id"], changed["log"]["terms"]) == (folders[1].name, {"loss": [0.5]})
+    assert json.loads(shown.manifest(tag)[1])["runs"] == []
+    for unknown in ("", "other-1", tag + "x", f"{tag.partition('-')[0]}-²"):
+        assert len(json.loads(shown.manifest(unknown)[1])["runs"]) == 2
 
 
 def test_models_in_memory_are_served_as_they_are(folders):

@@ -1,7 +1,6 @@
 """The explorer's page: what is in it, how it is escaped, and that it is written whole or not."""
 
 import base64
-import gzip
 import hashlib
 import json
 
@@ -97,10 +96,17 @@ def test_the_application_cannot_end_its_own_elements():
 
 
 def test_bundles_and_wasm_come_out_of_the_page_as_they_went_in():
-    bundles = {"3f2a": gzip.compress(b"one"), "81c0": bytes(range(256))}
+    bundles = {str(size): bytes(range(255, 255 - size, -1)) for size in (*range(14), 255)}
     found = read(bundles=bundles)
     assert {run: found.bundle(run) for run in bundles} == bundles
-    assert base64.b64decode(found.by_id["wasm"].text) == WASM
+    assert found.embedded("wasm") == WASM
+
+
+def test_embedded_bytes_mean_nothing_in_html_and_json():
+    text = page.as_text(bytes(range(256)) * 50)
+    assert json.dumps(text) == f'"{text}"'
+    assert not set("<&") & set(text)
+    assert len(text) < 1.24 * 256 * 50
 
 
 def test_nothing_in_the_page_is_loaded_from_elsewhere():

@@ -25,8 +25,8 @@ class FakeContent:
     def page(self):
         return PAGE
 
-    def manifest(self):
-        return MANIFEST
+    def manifest(self, known=""):
+        return "now", MANIFEST
 
     def bundle(self, run):
         if run == "dead":

@@ -65,6 +65,10 @@ export interface Manifest {
   open: string[];
   /** What the scores and terms of the runs are called, "mig/chen2018". */
   terms: Record<string, Term>;
+  /** Names this state of the runs when the server is asked what has changed since. */
+  tag: string;
+  /** All runs in order, if `runs` are those that have changed; null if they are all. */
+  ids: string[] | null;
 }
 
 /** How channels become colours: rgb = sum over channels of clamp((x - low) / (high - low)) * colour,

@@ -3,7 +3,6 @@ import { render } from "preact";
 import "./style.css"; // before the style sheets of components, which add to it
 import { App } from "./app";
 import { encodeNumbers, uploads } from "./origin";
-import { draws } from "./panels/data/camera";
 import { createRenderer } from "./scatter/renderer";
 import { selection } from "./selection";
 import { readManifest } from "./source";
@@ -22,5 +21,5 @@ const encode = (values: ArrayLike<number>) => encodeNumbers(model.value!, values
 
 // For tests, and for the curious: the state, and the networks of every open model.
 Object.assign(window, {
-  unweave: { change, code, createRenderer, draws, encode, model, models, selection, uploads, view },
+  unweave: { change, code, createRenderer, encode, model, models, selection, uploads, view },
 });

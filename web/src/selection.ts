@@ -4,21 +4,19 @@ import type { Model } from "./model";
 import { columnOf, defaultAxes, defaultColour, placesOf } from "./panels/data/columns";
 import type { Box } from "./scatter/camera";
 import { rowsInside } from "./scatter/lasso";
-import { change, model, view } from "./state";
+import { change, model, view, type View } from "./state";
 
-export const xAxis = computed(() => (model.value ? axis(model.value, view.value.x, 0) : ""));
-export const yAxis = computed(() => (model.value ? axis(model.value, view.value.y, 1) : ""));
-
-/** The chosen axis if the model has it, otherwise the default one. */
-function axis(of: Model, chosen: string, place: 0 | 1): string {
-  return columnOf(of, chosen) ? chosen : defaultAxes(of)[place];
+/** The axes and the colour of the scatter: those of a view if the model has them, or the default ones. */
+export function axesOf(of: Model, shown: View): Pick<View, "x" | "y" | "colour"> {
+  const [x, y] = [shown.x, shown.y].map((key, n) => (columnOf(of, key) ? key : defaultAxes(of)[n]!)) as [string, string];
+  const known = shown.colour === "none" || columnOf(of, shown.colour);
+  return { x, y, colour: known ? shown.colour : defaultColour(of, x) };
 }
 
-export const colourKey = computed(() => {
-  const { colour } = view.value;
-  if (!model.value || colour === "none") return "none";
-  return columnOf(model.value, colour) ? colour : defaultColour(model.value, xAxis.value);
-});
+const axes = computed(() => model.value && axesOf(model.value, view.value));
+export const xAxis = computed(() => axes.value?.x ?? "");
+export const yAxis = computed(() => axes.value?.y ?? "");
+export const colourKey = computed(() => axes.value?.colour ?? "none");
 
 /** Choose an axis; choosing what the other one shows swaps them. The colour follows the variable on
  * the x axis, and stays if that has none of its own. */

@@ -1,13 +1,29 @@
 /** Where the manifest, the bundles and the wasm come from: the page itself, or the server of it. */
 import { Bundle, gunzip, type Manifest } from "./bundle";
 
-/** Read base64 text of the page, such as `<script type="text/plain" id="wasm">`. */
+/** Read bytes of the page, such as `<script type="text/plain" id="wasm">`. */
 function embedded(id: string): Uint8Array<ArrayBuffer> {
   const element = document.getElementById(id);
   if (!element) throw new Error(`this page has no ${id}`);
-  const text = atob((element.textContent ?? "").trim());
-  const bytes = new Uint8Array(text.length);
-  for (let i = 0; i < text.length; i++) bytes[i] = text.charCodeAt(i);
+  return fromText(element.textContent ?? "");
+}
+
+/** Printable characters that mean nothing in HTML and JSON. */
+const DIGITS = Array.from({ length: 95 }, (_, n) => n + 32).filter((code) => !'"&<\\'.includes(String.fromCharCode(code)));
+const [PAIR_BITS, LAST_BITS] = [13, 6];
+
+/** The bytes of a text: two digits are 13 bits, and a single one at the end is 6; the lowest come first. */
+export function fromText(text: string): Uint8Array<ArrayBuffer> {
+  const values = new Uint8Array(128);
+  DIGITS.forEach((code, value) => (values[code] = value));
+  const pairs = text.length >> 1;
+  const bytes = new Uint8Array((pairs * PAIR_BITS + (text.length & 1) * LAST_BITS) >> 3);
+  let [bits, count, to] = [0, 0, 0];
+  for (let at = 0; at < text.length; at += 2) {
+    const high = values[text.charCodeAt(at + 1)] ?? 0; // there is none after a single digit
+    bits |= (values[text.charCodeAt(at)]! + DIGITS.length * high) << count;
+    for (count += PAIR_BITS; count >= 8; count -= 8, bits >>>= 8) bytes[to++] = bits & 255;
+  }
   return bytes;
 }
 
@@ -15,15 +31,17 @@ export function readManifest(): Manifest {
   return JSON.parse(document.getElementById("manifest")?.textContent ?? "null") as Manifest;
 }
 
-let manifestTag = "";
+/** Ask the server for the runs as they are now; null if they are as they were before. */
+export async function fetchManifest(before: Manifest): Promise<Manifest | null> {
+  const response = await answer("manifest", { "If-None-Match": `"${before.tag}"` });
+  return response.status === NOT_MODIFIED ? null : merged(before, (await response.json()) as Manifest);
+}
 
-/** Ask the server for the runs as they are now; null if they are as they were at the last question. */
-export async function fetchManifest(): Promise<Manifest | null> {
-  const response = await answer("manifest", manifestTag ? { "If-None-Match": manifestTag } : {});
-  if (response.status === NOT_MODIFIED) return null;
-  const next = (await response.json()) as Manifest;
-  manifestTag = response.headers.get("ETag") ?? "";
-  return next;
+/** All runs, from those before and those that have changed. */
+export function merged(before: Manifest, next: Manifest): Manifest {
+  if (!next.ids) return next;
+  const runs = new Map([...before.runs, ...next.runs].map((run) => [run.id, run]));
+  return { ...next, runs: next.ids.map((id) => runs.get(id)!), ids: null };
 }
 
 export async function readBundle(id: string, served: boolean): Promise<Bundle> {

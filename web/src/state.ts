@@ -116,6 +116,8 @@ export const manifest = signal<Manifest>({
   runs: [],
   open: [],
   terms: {},
+  tag: "",
+  ids: null,
 });
 export const view = signal<View>(DEFAULTS);
 
@@ -188,12 +190,11 @@ function isShown(part: Partial<View>): boolean {
   return (Object.keys(part) as (keyof View)[]).every(same);
 }
 
-/** Name the observation of a run that views left at the model's start, before its rows change. */
-export function pin(id: string, index: number): void {
-  const pinned = (each: View): View =>
-    each.open[0] === id && each.row === null && each.upload === null ? { ...each, row: index } : each;
-  for (const views of [past, future]) views.splice(0, views.length, ...views.map(pinned));
-  view.value = pinned(view.value);
+/** Complete the views of a run, also those of undo and redo, before its model is replaced. */
+export function complete(id: string, completed: (each: View) => View): void {
+  const changed = (each: View): View => (each.open[0] === id ? completed(each) : each);
+  for (const views of [past, future]) views.splice(0, views.length, ...views.map(changed));
+  view.value = changed(view.value);
 }
 
 export const canUndo = computed(() => changes.value >= 0 && past.length > 0);

@@ -2,8 +2,11 @@
 import { batch } from "@preact/signals";
 import { Model } from "./model";
 import { encodeUpload, forgetCodes, isUnmoved, originOf } from "./origin";
+import { variablesOf } from "./panels/grid";
+import { endsOf } from "./panels/interpolate";
+import { axesOf } from "./selection";
 import { fetchManifest } from "./source";
-import { manifest, models, openMissing, pin, report, succeeded, view } from "./state";
+import { complete, manifest, models, openMissing, report, succeeded, view, type View } from "./state";
 
 const PAUSE = 2000; // milliseconds between questions
 
@@ -15,17 +18,21 @@ export interface Source {
 
 const SERVER: Source = { manifest: fetchManifest, model: (id) => Model.open(id, true) };
 
-/** Start to watch if the page says so; return what stops it. */
+/** Start to watch if the page says so; return what stops it. A hidden page rests. */
 export function watch(): () => void {
   if (!manifest.value.watch) return () => undefined;
   const watcher = new Watcher(SERVER);
+  const stop = new AbortController();
   let timer = 0;
   const again = async () => {
     if (!document.hidden) await watcher.look();
-    timer = window.setTimeout(again, PAUSE);
+    window.clearTimeout(timer);
+    if (!stop.signal.aborted) timer = window.setTimeout(again, PAUSE);
   };
   timer = window.setTimeout(again, PAUSE);
-  return () => window.clearTimeout(timer);
+  document.addEventListener("visibilitychange", () => void again(), { signal: stop.signal });
+  stop.signal.addEventListener("abort", () => window.clearTimeout(timer));
+  return () => stop.abort();
 }
 
 export class Watcher {
@@ -38,7 +45,7 @@ export class Watcher {
   /** Ask once for the runs as they are now. */
   async look(): Promise<void> {
     try {
-      const next = await this.source.manifest();
+      const next = await this.source.manifest(manifest.value);
       if (next) manifest.value = next;
       succeeded("follow");
     } catch (error) {
@@ -77,18 +84,27 @@ export class Watcher {
   }
 }
 
-/** Show newer weights. The code stays, and so does the observation, though rows come in another order.
- * A file of the user is encoded again. */
+/** Show newer weights. The code stays, and so does what is seen, though rows and variables come in
+ * another order. A file of the user is encoded again. */
 async function replace(before: Model, newer: Model): Promise<void> {
   const code = await encodedAgain(before, newer);
   const follows = code !== null && view.value.open[0] === newer.id && isUnmoved(before);
-  pin(newer.id, before.indexOf(before.data.start));
+  complete(newer.id, (each) => ({ ...each, ...leftToModel(before, each) }));
   batch(() => {
     if (follows) view.value = { ...view.value, z: code };
     models.value = new Map(models.value).set(newer.id, newer);
   });
   forgetCodes(before);
   before.close();
+}
+
+/** What a view leaves to the model and the user sees: newer weights would choose something else. */
+export function leftToModel(model: Model, shown: View): Partial<View> {
+  const start = shown.row === null && shown.upload === null ? { row: model.indexOf(model.data.start) } : {};
+  if (shown.tab === "between") return { ...start, ends: endsOf(model, shown.ends) };
+  if (shown.tab === "data") return { ...start, ...axesOf(model, shown) };
+  const grid = shown.tab === "grid" ? variablesOf(model, shown.grid) : null;
+  return grid ? { ...start, grid: [grid[0].number, grid[1].number] } : start;
 }
 
 /** The code of the file that the sliders started from, by newer weights. */

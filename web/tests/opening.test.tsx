@@ -25,7 +25,7 @@ let page: HTMLElement;
 beforeEach(() => {
   vi.useRealTimers();
   page = document.createElement("div");
-  manifest.value = { title: "", version: "", served: false, watch: false, open: [], terms: {}, runs: IDS.map((id) => run(id)) };
+  manifest.value = { title: "", version: "", served: false, tag: "", ids: null, watch: false, open: [], terms: {}, runs: IDS.map((id) => run(id)) };
   models.value = failures.value = new Map();
   problem.value = "";
   view.value = DEFAULTS;

@@ -27,7 +27,7 @@ beforeEach(async () => {
   [first, other] = [await smallModel("first"), await smallModel("other", -1)];
   other!.data.rows.index = other!.data.rows.index.map((n) => n + 10);
   manifest.value = {
-    title: "", version: "", served: false, watch: false, open: ["first"], terms: {},
+    title: "", version: "", served: false, tag: "", ids: null, watch: false, open: ["first"], terms: {},
     runs: [run("first"), run("other", "<b>other</b>"), ...Array.from({ length: 4998 }, (_, n) => run(`x${n}`))],
   };
   models.value = new Map([["first", first!], ["other", other!]]);

@@ -2,7 +2,10 @@ import { beforeEach, describe, expect, it, vi } from "vitest";
 import type { Manifest, RunData } from "../src/bundle";
 import type { Model } from "../src/model";
 import { codeOf, originOf, take } from "../src/origin";
-import { fetchManifest } from "../src/source";
+import { variablesOf } from "../src/panels/grid";
+import { endsOf } from "../src/panels/interpolate";
+import { axesOf } from "../src/selection";
+import { fetchManifest, merged } from "../src/source";
 import { change, code, DEFAULTS, manifest, models, problem, undo, view } from "../src/state";
 import { Watcher } from "../src/watch";
 import { smallModel } from "./fixture";
@@ -13,7 +16,7 @@ function manifestAt(step: number): Manifest {
     id: "aaaaaaaaaaaa", name: "a", state: "running", step, steps: 1000,
     settings: {}, scores: {}, log: empty, measures: empty, explorable: true, reason: "",
   };
-  return { title: "", version: "", served: true, watch: true, runs: [run], open: [run.id], terms: {} };
+  return { title: "", version: "", served: true, watch: true, runs: [run], open: [run.id], terms: {}, tag: String(step), ids: null };
 }
 
 /** A model of the given step whose rows come in reverse order. */
@@ -50,20 +53,29 @@ const settled = () => new Promise((resolve) => setTimeout(resolve, 50));
 
 describe("the question for the manifest", () => {
   it("names the manifest that the page has, and is not answered with the same one", async () => {
-    const asked: (string | undefined)[] = [];
-    let tag = '"one"';
+    let step = 7;
     const server = (_: string, { headers }: { headers: Record<string, string> }) => {
-      asked.push(headers["If-None-Match"]);
-      if (headers["If-None-Match"] === tag) return Promise.resolve(new Response(null, { status: 304 }));
-      return Promise.resolve(new Response(JSON.stringify(manifestAt(7)), { headers: { ETag: tag } }));
+      const known = headers["If-None-Match"] === `"${step}"`;
+      return Promise.resolve(known ? new Response(null, { status: 304 }) : new Response(JSON.stringify(manifestAt(step))));
     };
     vi.stubGlobal("fetch", server);
-    expect((await fetchManifest())?.runs[0]!.step).toBe(7);
-    expect(await fetchManifest()).toBeNull();
-    tag = '"two"';
-    expect(await fetchManifest()).not.toBeNull();
-    expect(asked).toEqual([undefined, '"one"', '"one"']);
+    const first = (await fetchManifest(manifestAt(0)))!;
+    expect(first.runs[0]!.step).toBe(7);
+    expect(await fetchManifest(first)).toBeNull();
+    step = 8;
+    expect((await fetchManifest(first))!.runs[0]!.step).toBe(8);
     vi.unstubAllGlobals();
+  });
+
+  it("is answered with the runs that have changed, and the order of all", () => {
+    const [run] = manifestAt(1).runs;
+    const named = (ids: string, step: number) => [...ids].map((id) => ({ ...run!, id, step }));
+    const before = { ...manifestAt(1), runs: named("abc", 1) };
+    const next = { ...manifestAt(2), runs: named("bd", 2), ids: ["d", "c", "b"] };
+    const all = merged(before, next);
+    expect(all.runs.map(({ id, step }) => [id, step])).toEqual([["d", 2], ["c", 1], ["b", 2]]);
+    expect(all.runs[1]).toBe(before.runs[2]);
+    expect(merged(before, manifestAt(3)).runs).toHaveLength(1);
   });
 });
 
@@ -100,6 +112,31 @@ describe("watching", () => {
     expect(originOf(models.value.get("aaaaaaaaaaaa")!)).toEqual({ kind: "row", row: 49 });
     undo();
     expect(view.value).toMatchObject({ tab: "traversals", row: 0 });
+  });
+
+  it("keeps what a tab shows by default, though newer weights would choose something else", async () => {
+    const [before, newer] = [models.value.get("aaaaaaaaaaaa")!, await modelAt(200)];
+    newer.data.variables.reverse();
+    newer.data.variables.forEach((variable, n) => (variable.information = -n));
+    view.value = { ...view.value, z: null };
+    const tabs = ["between", "grid", "data"] as const;
+    for (const tab of tabs) change({ tab });
+    change({ tab: "runs" });
+    const shown = (model: Model) => ({
+      between: { ends: endsOf(model, null) },
+      grid: { grid: variablesOf(model, null)!.map(({ number }) => number) },
+      data: axesOf(model, DEFAULTS),
+    });
+    const seen = shown(before);
+    for (const tab of tabs) expect(shown(newer)[tab]).not.toEqual(seen[tab]);
+    const source = { manifest: () => Promise.resolve(manifestAt(300)), model: () => Promise.resolve(newer) };
+    await new Watcher(source).look();
+    await settled();
+    expect(view.value).toMatchObject({ tab: "runs", ends: null, grid: null, x: "" });
+    for (const tab of tabs.toReversed()) {
+      undo();
+      expect(view.value).toMatchObject({ tab, ...seen[tab] });
+    }
   });
 
   it("encodes the shown file again, unless the sliders were moved", async () => {

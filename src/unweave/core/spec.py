@@ -136,7 +136,13 @@ def to_json(value: object) -> Any:
     """The JSON form of a spec: plain dicts, lists, strings and numbers."""
     if is_own(type(value)):
         return content_of(value)
-    return TypeAdapter(type(value)).dump_python(value, mode="json")
+    return _adapter(cast(Any, type(value))).dump_python(value, mode="json")
+
+
+@functools.cache
+def _adapter(cls: Any) -> TypeAdapter[Any]:
+    """Return what reads and writes a type; to make it takes longer than to use it."""
+    return TypeAdapter(cls)
 
 
 def digest(value: object) -> str:
@@ -182,7 +188,7 @@ def from_json(cls: type[T], content: object) -> T:
     if is_own(cls) and isinstance(content, dict):
         return cast(T, from_content(cls, content))
     try:
-        return TypeAdapter(cls).validate_python(content)
+        return cast(T, _adapter(cast(Any, cls)).validate_python(content))
     except ValidationError as error:
         for problem in error.errors():
             if isinstance(cause := problem.get("ctx", {}).get("error"), MissingPart):

@@ -81,6 +81,8 @@ class Manifest:
     runs: Sequence[RunData]
     open: Sequence[str]  # the runs to open first, at most 4
     terms: Mapping[str, Term]  # of the runs
+    tag: str = ""  # names this state of the runs when the page asks what has changed since
+    ids: Sequence[str] | None = None  # all runs in order, if `runs` are those that have changed
 
 
 @dataclass(frozen=True)

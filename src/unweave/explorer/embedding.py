@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import logging
 import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
 from importlib import import_module
 from importlib.util import find_spec
 from typing import Any, Literal
@@ -40,12 +43,27 @@ def embed(codes: Array, method: Method, seed: int) -> Array:
         raise ValueError(
             f"expected at least {_LEAST} observations for an embedding, got {len(codes)}"
         )
-    with warnings.catch_warnings():
+    if np.ptp(codes) == 0:  # they are one point, in which both methods find no neighbours
+        return np.zeros((len(codes), 2), np.float32)
+    wide = np.pad(codes, ((0, 0), (0, max(0, 2 - codes.shape[1]))))  # start in two dimensions
+    with warnings.catch_warnings(), _quiet(method):
         warnings.simplefilter("ignore")  # that a fixed seed means one thread, and the like
         package: Any = import_module(method)
         reducer = package.UMAP if method == "umap" else package.PaCMAP
-        plane = reducer(n_components=2, random_state=seed).fit_transform(codes)
+        plane = reducer(n_components=2, random_state=seed).fit_transform(wide)
     return np.asarray(plane, np.float32)
+
+
+@contextmanager
+def _quiet(package: str) -> Iterator[None]:
+    """Log only errors of a package, not that a seed is set or neighbours are fewer."""
+    logger = logging.getLogger(package)
+    before = logger.level
+    logger.setLevel(logging.ERROR)
+    try:
+        yield
+    finally:
+        logger.setLevel(before)
 
 
 def check_method(method: str) -> None:

@@ -12,10 +12,11 @@ from markupsafe import Markup
 from unweave.core.console import err, out
 from unweave.evaluation.loading import loader
 from unweave.evaluation.model import FittedModel
-from unweave.explorer.library import MOST_OPEN, Library, LoadedRun, RunSource, StoredRun
+from unweave.explorer.library import MOST_OPEN, Library
 from unweave.explorer.model_data import model_bundle
 from unweave.explorer.server import ExplorerServer, ServedContent
 from unweave.explorer.share import as_list, check_ready, page_title, shared_page
+from unweave.explorer.sources import LoadedRun, StoredRun, StoredRuns
 from unweave.training.store import RunFolder, Store
 
 _HEIGHT = 860  # pixels of a page in a notebook
@@ -106,12 +107,8 @@ def store_library(
 ) -> Library:
     """Return the runs of a store, or those that are named. The newest of a store opens first."""
     place, read = Store(Path(store)), load or loader()
-    named = [RunFolder(path) for path in place.find_all(names)]
-
-    def find() -> list[RunSource]:
-        return [StoredRun(folder, read) for folder in named or place.folders()]
-
-    first = MOST_OPEN if named else -1
+    named = [StoredRun(RunFolder(path), read) for path in place.find_all(names)]
+    find, first = (lambda: named, MOST_OPEN) if named else (StoredRuns(place.root, read), -1)
     library = Library(find, _build, f"{place.root.resolve().name} · unweave", first, watch)
     if not library.read().runs and not watch:
         raise ValueError(f"{store} contains no runs to explore; train one with `unweave train`")

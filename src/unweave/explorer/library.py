@@ -2,124 +2,27 @@
 
 from __future__ import annotations
 
-import os
+import secrets
 import threading
 from collections import OrderedDict
-from collections.abc import Callable, Hashable, Sequence
-from dataclasses import dataclass, field
-from pathlib import Path
-from typing import NamedTuple, Protocol
+from collections.abc import Callable, Hashable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import NamedTuple
 
 import unweave
 from unweave.core.console import err
 from unweave.core.notes import print_notes
 from unweave.evaluation.model import FittedModel
-from unweave.explorer.contents import Manifest, RunData, manifest_json
+from unweave.explorer.contents import Manifest, RunData, Setting, manifest_json
 from unweave.explorer.page import render
-from unweave.explorer.run_data import MOST_ROWS, named, run_data, terms
-from unweave.training.store import RunFolder
+from unweave.explorer.run_data import MOST_ROWS, names, terms
+from unweave.explorer.sources import RunSource
 
 MOST_OPEN = 4  # runs side by side
 _ATTEMPTS = 3  # to read a checkpoint, which training may replace meanwhile
 _MOST_BYTES = 2**29  # of bundles in memory
 _ALL_ROWS = 60_000  # of the curves of all runs, so that the manifest of a large store stays small
 _LEAST_ROWS = 24  # of a curve
-_FILES = ("run.json", "data.json", "log.jsonl", "measures.jsonl", "failed.json")
-_BEGINNINGS = ("state-", "weights.", "scores")
-
-
-class RunSource(Protocol):
-    """Where a run to show comes from."""
-
-    @property
-    def key(self) -> str:
-        """What tells the source from others."""
-
-    def version(self) -> Hashable:
-        """Return a value that changes with anything that the manifest says of the run."""
-
-    def weights_version(self) -> Hashable:
-        """Return a value that changes with the newest weights."""
-
-    def run_data(self, rows: int) -> RunData:
-        """Return what the manifest says of the run, with `rows` rows of a curve at most."""
-
-    def model(self) -> FittedModel:
-        """Return the model with its newest weights."""
-
-
-@dataclass(frozen=True)
-class LoadedRun:
-    """A model in memory, which does not change."""
-
-    loaded: FittedModel
-
-    @property
-    def key(self) -> str:
-        """The digest of the run."""
-        return self.loaded.run.digest
-
-    def version(self) -> Hashable:
-        """Return the same value always."""
-        return None
-
-    def weights_version(self) -> Hashable:
-        """Return the same value always."""
-        return None
-
-    def run_data(self, rows: int) -> RunData:
-        """Return what the manifest says of the run, with `rows` rows of a curve at most."""
-        return run_data(self.loaded, rows)
-
-    def model(self) -> FittedModel:
-        """Return the model."""
-        return self.loaded
-
-
-@dataclass(frozen=True)
-class StoredRun:
-    """A run in its folder. `load` reads a model from it."""
-
-    folder: RunFolder
-    load: Callable[[Path], FittedModel]
-
-    @property
-    def key(self) -> str:
-        """The path of the folder."""
-        return str(self.folder.path)
-
-    def version(self) -> Hashable:
-        """Return names, times and sizes of the files, and whether the run is being trained."""
-        with os.scandir(self.folder.path) as entries:
-            found = frozenset(_facts(entry) for entry in entries if _concerns(entry.name))
-        return found, not self.folder.weights.exists() and self.folder.locked
-
-    def weights_version(self) -> Hashable:
-        """Return the file of the newest weights, and when it was written."""
-        states = self.folder.states
-        newest = states.get(max(states, default=0))
-        path = self.folder.weights if self.folder.weights.exists() else newest
-        return path and (path.name, path.stat().st_mtime_ns)
-
-    def run_data(self, rows: int) -> RunData:
-        """Read what the manifest says of the run, with `rows` rows of a curve at most."""
-        return run_data(self.folder.path, rows)
-
-    def model(self) -> FittedModel:
-        """Load the model."""
-        return self.load(self.folder.path)
-
-
-def _concerns(name: str) -> bool:
-    return name in _FILES or name.startswith(_BEGINNINGS)
-
-
-def _facts(entry: os.DirEntry[str]) -> tuple[str, int, int]:
-    try:
-        status = entry.stat()
-    except FileNotFoundError:  # it was replaced since the folder was listed
-        return entry.name, 0, 0
-    return entry.name, status.st_mtime_ns, status.st_size
 
 
 class _Listed(NamedTuple):
@@ -128,6 +31,25 @@ class _Listed(NamedTuple):
     source: RunSource
     version: Hashable
     data: RunData | None
+
+
+class _Names(NamedTuple):
+    """Names of runs, and the settings that they tell apart."""
+
+    settings: list[tuple[str, Mapping[str, Setting]]]
+    names: list[str]
+
+
+class _Named(NamedTuple):
+    """A run without and with its name, and the revision of the library in which it last changed."""
+
+    data: RunData
+    run: RunData
+    revision: int
+
+
+def _data(listed: Mapping[str, _Listed]) -> list[RunData | None]:
+    return [each.data for each in listed.values()]
 
 
 @dataclass
@@ -148,9 +70,12 @@ class Library:
     first: int = MOST_OPEN
     watch: bool = False
     _listed: dict[str, _Listed] = field(default_factory=dict, init=False)
-    _runs: dict[str, tuple[RunSource, str]] = field(default_factory=dict, init=False)
+    _sources: dict[str, RunSource] = field(default_factory=dict, init=False)
+    _names: _Names = field(default_factory=lambda: _Names([], []), init=False)
+    _runs: dict[str, _Named] = field(default_factory=dict, init=False)
     _manifest: Manifest | None = field(default=None, init=False)
-    _json: tuple[Manifest, bytes] | None = field(default=None, init=False)
+    _revision: int = field(default=0, init=False)
+    _secret: str = field(default_factory=lambda: secrets.token_hex(8), init=False)
     _bundles: OrderedDict[str, tuple[Hashable, bytes]] = field(
         default_factory=OrderedDict, init=False
     )
@@ -164,21 +89,23 @@ class Library:
         """Return the page, with the manifest and without bundles."""
         return render(self.read(), {})
 
-    def manifest(self) -> bytes:
-        """Return the manifest as JSON."""
+    def manifest(self, known: str = "") -> tuple[str, bytes]:
+        """Return the tag of the manifest, and as JSON what has changed since a `known` one."""
         manifest = self.read()
-        if self._json is None or self._json[0] is not manifest:
-            self._json = manifest, manifest_json(manifest).encode()
-        return self._json[1]
+        library, _, revision = known.partition("-")
+        if library == self._secret and revision.isdecimal():
+            changed = [each.run for each in self._runs.values() if each.revision > int(revision)]
+            manifest = replace(manifest, runs=changed, ids=[run.id for run in manifest.runs])
+        return manifest.tag, manifest_json(manifest).encode()
 
     def read(self) -> Manifest:
         """List the runs; only those whose files have changed are read again."""
         with self._listing:
             sources = self.find()
             rows = max(_LEAST_ROWS, min(MOST_ROWS, _ALL_ROWS // max(1, len(sources))))
-            listed = {source.key: self._read(source, rows) for source in sources}
-            if self._manifest is None or listed != self._listed:
-                self._listed = listed
+            before = self._listed
+            self._listed = {source.key: self._read(source, rows) for source in sources}
+            if self._manifest is None or _data(before) != _data(self._listed):
                 self._manifest = self._new_manifest()
             return self._manifest
 
@@ -201,13 +128,29 @@ class Library:
 
     def _new_manifest(self) -> Manifest:
         known = self._known()
-        runs = named([each.data for each in known.values() if each.data])
-        self._runs = {run.id: (known[run.id].source, run.name) for run in runs}
+        self._revision += 1
+        self._sources = {run: each.source for run, each in known.items()}
+        self._name([each.data for each in known.values() if each.data])
+        runs = [each.run for each in self._runs.values()]
         ids = [run.id for run in runs if run.explorable]
         opened = ids[: self.first] if self.first > 0 else ids[self.first :]
-        return Manifest(
-            self.title, unweave.__version__, True, self.watch, runs, opened, terms(runs)
-        )
+        tag = f"{self._secret}-{self._revision}"
+        version = unweave.__version__
+        return Manifest(self.title, version, True, self.watch, runs, opened, terms(runs), tag)
+
+    def _name(self, runs: Sequence[RunData]) -> None:
+        """Name runs, and note which have changed. Names depend on the settings alone."""
+        settings = [(run.id, run.settings) for run in runs]
+        if settings != self._names.settings:
+            self._names = _Names(settings, names(runs))
+        named = zip(runs, self._names.names, strict=True)
+        self._runs = {run.id: self._named(run, name) for run, name in named}
+
+    def _named(self, data: RunData, name: str) -> _Named:
+        before = self._runs.get(data.id)
+        if before and before.data is data and before.run.name == name:
+            return before
+        return _Named(data, replace(data, name=name), self._revision)
 
     def _known(self) -> dict[str, _Listed]:
         """Return the runs that could be read by id, each once."""
@@ -221,7 +164,7 @@ class Library:
 
     def bundle(self, run: str) -> bytes:
         """Return the bundle of the newest weights of a run; raise a KeyError for an unknown run."""
-        source, name = self._runs[run]
+        source, name = self._sources[run], self._runs[run].run.name
         if (found := self._stored_bundle(run, source.weights_version())) is not None:
             return found
         with self._building:

@@ -70,7 +70,7 @@ def _of_folder(path: Path, rows: int) -> RunData:
         step=int(log[-1]["step"]) if log else 0,
         steps=int(settings["steps"] or 0),
         settings=settings,
-        scores=own_scores(path) if run else {},
+        scores=own_scores(folder, run) if run else {},
         log=curves(log),
         measures=curves(folder.read_measures(most=rows)),
         explorable=not reason,
@@ -132,12 +132,9 @@ def _of_model(model: FittedModel, rows: int) -> RunData:
     )
 
 
-def own_scores(folder: Path | None) -> dict[str, float]:
+def own_scores(folder: RunFolder, run: Run) -> dict[str, float]:
     """Return the stored scores of a run on the split that it was trained on, if finite."""
-    if folder is None:
-        return {}
-    run_folder = RunFolder(folder)
-    stored = run_folder.scores.get(split_of(run_folder.read_run().data))
+    stored = folder.scores.get(split_of(run.data))
     scores = {key: score["value"] for key, score in (stored["scores"] if stored else {}).items()}
     return {key: value for key, value in scores.items() if math.isfinite(value)}
 

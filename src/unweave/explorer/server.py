@@ -7,7 +7,6 @@ with the known ones and never becomes the path of a file.
 
 from __future__ import annotations
 
-import hashlib
 import json
 import os
 import socket
@@ -49,8 +48,8 @@ class ServedContent(Protocol):
     def page(self) -> bytes:
         """Return the page as HTML."""
 
-    def manifest(self) -> bytes:
-        """Return the manifest as JSON."""
+    def manifest(self, known: str = "") -> tuple[str, bytes]:
+        """Return the tag of the manifest, and as JSON what has changed since a `known` one."""
 
     def bundle(self, run: str) -> bytes:
         """Return the bundle of a run; raise a KeyError if there is no such run."""
@@ -132,18 +131,17 @@ class ExplorerServer(socketserver.ThreadingTCPServer):
         if target == "/":
             return self._ok("text/html; charset=utf-8", self.content.page())
         if target == "/manifest":
-            return self._manifest(request.headers.get("if-none-match"))
+            return self._manifest(request.headers.get("if-none-match", "").strip('"'))
         first, slash, run = target[1:].partition("/")
         if (first, slash) != ("model", "/"):
             raise KeyError(target)
         return self._ok("application/gzip", self.content.bundle(run))
 
-    def _manifest(self, known: str | None) -> Response:
-        """Send the manifest, unless the page has this one: it asks again and again."""
-        body = self.content.manifest()
-        tag = f'"{hashlib.sha256(body).hexdigest()[:32]}"'
+    def _manifest(self, known: str) -> Response:
+        """Send what has changed since the page last asked, which it does again and again."""
+        tag, body = self.content.manifest(known)
         status = HTTPStatus.NOT_MODIFIED if known == tag else HTTPStatus.OK
-        return Response(status, _JSON, body, {**own_headers(), "ETag": tag})
+        return Response(status, _JSON, body, {**own_headers(), "ETag": f'"{tag}"'})
 
     def _ok(self, content_type: str, body: bytes) -> Response:
         return Response(HTTPStatus.OK, content_type, body, own_headers())

@@ -100,9 +100,7 @@ def _curve(
         there = [row["step"] for row in others], [row[name] for row in others]
         marks += [plot.line(*there, "b"), plot.dots(there[0][-1:], there[1][-1:], "b")]
         remark += Markup(" <small>held-out</small> {}").format(number(others[-1][name]))
-    return Panel(
-        words(name), remark, _draw_over_steps(plot, marks, name)
-    )
+    return Panel(words(name), remark, _draw_over_steps(plot, marks, name))
 
 
 def _weight(name: str, weight: Schedule, steps: int) -> Panel:

@@ -158,6 +158,7 @@ class RunFiles:
         make_folder(self.path)
         try:
             with FileLock(self.path / "lock", timeout=_LOCK_SECONDS):
+                os.utime(self.path)  # who watches the folder looks at its time
                 delete_unfinished(self.path)
                 yield
         except Timeout:

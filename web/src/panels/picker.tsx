@@ -13,7 +13,7 @@ const explorable = computed(() => manifest.value.runs.filter((run) => run.explor
 export function RunPicker() {
   const { open } = view.value;
   const runs = explorable.value;
-  if (manifest.value.runs.length < 2) return <Training runs={manifest.value.runs} />;
+  if (manifest.value.runs.length < 2) return <OneRun run={manifest.value.runs[0]} />;
   return (
     <nav class="picker" aria-label="Open runs">
       {open.map((id, place) => (
@@ -22,6 +22,11 @@ export function RunPicker() {
       {open.length < MOST_OPEN && runs.length > open.length && <Add runs={runs} />}
     </nav>
   );
+}
+
+/** A single run needs no choice: only its training is shown. */
+function OneRun({ run }: { run: RunData | undefined }) {
+  return run?.state === "running" ? <div class="picker"><Training runs={[run]} /></div> : null;
 }
 
 interface SlotProps {

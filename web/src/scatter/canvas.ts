@@ -1,154 +1,72 @@
-/**
- * Draws points without a graphics card, pixel by pixel: as fast as panning needs, and several times
- * faster than WebGL by software, which spends most of its time on setting up each point.
- */
+/** Draws points without a graphics card: pixel by pixel, and many of them, while they move, from a snapshot. */
 import type { Box, Size } from "./camera";
-import { resize, SIXTEENTHS, type Look, type Points, type Renderer } from "./renderer";
+import { drawPoints } from "./pixels";
+import { resize, type Look, type Points, type Renderer } from "./renderer";
+import { around, frameOf, serves, type Frame, type Snapshot } from "./snapshot";
 
-/** Discs are drawn at quarters of a pixel, so that they move smoothly. */
-const PHASES = 4;
-/** Pixels around the picture in which discs may end. The largest disc is 16 CSS pixels wide. */
-const BORDER = 16;
+/** Points that are drawn again in every frame; more would not follow the hand. */
+const FEW = 10_000;
+/** Milliseconds without motion after which points are drawn again where they are now. */
+const REST = 80;
 
 export class CanvasRenderer implements Renderer {
   private points: Points | null = null;
   private look: Look | null = null;
+  private snapshot: Snapshot | null = null;
+  private timer = 0;
+  /** The snapshot's pixels. */
+  private readonly taken = softwareContext(document.createElement("canvas"))!;
 
-  constructor(
-    private readonly canvas: HTMLCanvasElement,
-    private readonly context: CanvasRenderingContext2D,
-  ) {}
+  constructor(private readonly context: CanvasRenderingContext2D) {}
 
   place(points: Points): void {
     this.points = points;
+    this.snapshot = null;
   }
 
   style(look: Look): void {
     this.look = look;
+    this.snapshot = null;
   }
 
   draw(box: Box, size: Size, ratio: number): void {
-    resize(this.canvas, size, ratio);
-    const { width, height } = this.canvas;
-    if (!this.points || !this.look || width * height === 0) return;
-    const pixels = drawPoints(this.points, this.look, box, { width, height }, ratio);
-    this.context.putImageData(new ImageData(pixels, width, height), 0, 0);
+    window.clearTimeout(this.timer);
+    const { canvas } = this.context;
+    if (resize(canvas, size, ratio)) this.snapshot = null;
+    const { points, look } = this;
+    const pixels = { width: canvas.width, height: canvas.height };
+    if (!points || !look || pixels.width * pixels.height === 0) return;
+    const few = look.order.length <= FEW;
+    if (few || !this.snapshot || !serves(this.snapshot, points.whole, box)) {
+      this.snapshot = this.take(points, look, around(box, pixels, few ? 0 : undefined), ratio);
+    }
+    this.show(frameOf(this.snapshot, box, pixels));
+    if (this.snapshot.seen === box) return;
+    this.timer = window.setTimeout(() => {
+      this.snapshot = null;
+      this.draw(box, size, ratio);
+    }, REST);
   }
 
   dispose(): void {
-    this.points = this.look = null;
+    window.clearTimeout(this.timer);
+    this.points = this.look = this.snapshot = null;
+  }
+
+  private take(points: Points, look: Look, snapshot: Snapshot, ratio: number): Snapshot {
+    const { width, height } = Object.assign(this.taken.canvas, snapshot.size);
+    const pixels = drawPoints(points, look, snapshot.box, snapshot.size, ratio);
+    this.taken.putImageData(new ImageData(pixels, width, height), 0, 0);
+    return snapshot;
+  }
+
+  private show({ x, y, width, height }: Frame): void {
+    this.context.globalCompositeOperation = "copy";
+    this.context.drawImage(this.taken.canvas, x, y, width, height);
   }
 }
 
-/** The pixels of a picture of the points, RGBA as in ImageData. */
-export function drawPoints(points: Points, look: Look, box: Box, size: Size, ratio: number): Uint8ClampedArray<ArrayBuffer> {
-  const border = Math.ceil(BORDER * ratio);
-  const wide = size.width + 2 * border;
-  const high = size.height + 2 * border;
-  const pixels = new Uint32Array(wide * high);
-  const [perX, perY] = [size.width / (box.x[1] - box.x[0]), size.height / (box.y[1] - box.y[0])];
-  const discs = new Discs(ratio / SIXTEENTHS, wide);
-  const { rgba, sizes, order } = look;
-  for (let k = 0; k < order.length; k++) {
-    const n = order[k]!;
-    const disc = discs.of(sizes[n]!);
-    const x = (points.x[n]! - box.x[0]) * perX + border - disc.radius;
-    const y = (box.y[1] - points.y[n]!) * perY + border - disc.radius;
-    if (x >= 0 && y >= 0 && x < wide - disc.side && y < high - disc.side) stamp(pixels, wide, x, y, disc, rgba, 4 * n);
-  }
-  return cropped(pixels, wide, border, size);
-}
-
-/** The pixels that a disc covers: their distance from its corner, and how much of each, to 255. */
-interface Mask {
-  offsets: Int32Array;
-  covers: Uint8Array;
-}
-
-interface Disc {
-  radius: number;
-  side: number;
-  /** For each phase down and across. */
-  masks: Mask[];
-}
-
-/** Masks of discs by their size, made when they are first needed. */
-class Discs {
-  private readonly made: (Disc | undefined)[] = [];
-
-  constructor(
-    private readonly scale: number,
-    private readonly wide: number,
-  ) {}
-
-  of(size: number): Disc {
-    return (this.made[size] ??= disc(Math.max(size * this.scale, 1) / 2, this.wide));
-  }
-}
-
-function disc(radius: number, wide: number): Disc {
-  const side = Math.ceil(2 * radius) + 2;
-  const masks = Array.from({ length: PHASES * PHASES }, (_, phase) => {
-    const x = radius + ((phase % PHASES) + 0.5) / PHASES;
-    const y = radius + (Math.floor(phase / PHASES) + 0.5) / PHASES;
-    return mask(x, y, radius, side, wide);
-  });
-  return { radius, side, masks };
-}
-
-function mask(x: number, y: number, radius: number, side: number, wide: number): Mask {
-  const covered = Array.from({ length: side * side }, (_, n) => {
-    const [column, row] = [n % side, Math.floor(n / side)];
-    const away = Math.hypot(column + 0.5 - x, row + 0.5 - y);
-    return { offset: row * wide + column, cover: Math.round(255 * Math.min(Math.max(radius - away + 0.5, 0), 1)) };
-  }).filter(({ cover }) => cover > 0);
-  return {
-    offsets: Int32Array.from(covered, ({ offset }) => offset),
-    covers: Uint8Array.from(covered, ({ cover }) => cover),
-  };
-}
-
-const PAIR = 0x00ff00ff;
-const HALF = 0x00800080;
-
-/**
- * Blend a disc over premultiplied pixels, 0xAABBGGRR. This runs for every point of every frame, so
- * two channels are blended at a time.
- */
-function stamp(pixels: Uint32Array, wide: number, x: number, y: number, disc: Disc, rgba: Uint8Array, at: number): void {
-  const left = x | 0;
-  const top = y | 0;
-  const { offsets, covers } = disc.masks[(((y - top) * PHASES) | 0) * PHASES + (((x - left) * PHASES) | 0)]!;
-  const corner = top * wide + left;
-  const blueRed = (rgba[at + 2]! << 16) | rgba[at]!;
-  const alphaGreen = (255 << 16) | rgba[at + 1]!;
-  const opacity = rgba[at + 3]! * (256 / (255 * 255));
-  for (let k = 0; k < offsets.length; k++) {
-    const over = (covers[k]! * opacity + 0.5) | 0;
-    const under = 256 - over;
-    const pixel = corner + offsets[k]!;
-    const before = pixels[pixel]!;
-    const low = (Math.imul(blueRed, over) + Math.imul(before & PAIR, under) + HALF) >>> 8;
-    const high = Math.imul(alphaGreen, over) + Math.imul((before >>> 8) & PAIR, under) + HALF;
-    pixels[pixel] = (low & PAIR) | (high & ~PAIR);
-  }
-}
-
-/** The picture without its border, and with colours that are not premultiplied. */
-function cropped(from: Uint32Array, wide: number, border: number, { width, height }: Size): Uint8ClampedArray<ArrayBuffer> {
-  const pixels = new Uint8ClampedArray(4 * width * height);
-  for (let row = 0, to = 0; row < height; row++) {
-    const start = (row + border) * wide + border;
-    for (let column = 0; column < width; column++, to += 4) {
-      const pixel = from[start + column]!;
-      if (pixel === 0) continue;
-      const alpha = pixel >>> 24;
-      const full = 255 / alpha;
-      pixels[to] = (pixel & 255) * full;
-      pixels[to + 1] = ((pixel >>> 8) & 255) * full;
-      pixels[to + 2] = ((pixel >>> 16) & 255) * full;
-      pixels[to + 3] = alpha;
-    }
-  }
-  return pixels;
+/** A context whose pixels stay in main memory, where they are written. */
+export function softwareContext(canvas: HTMLCanvasElement): CanvasRenderingContext2D | null {
+  return canvas.getContext("2d", { willReadFrequently: true });
 }

@@ -6,7 +6,7 @@
  * the page's content security policy forbids.
  */
 import type { Box, Size } from "./camera";
-import { CanvasRenderer } from "./canvas";
+import { CanvasRenderer, softwareContext } from "./canvas";
 
 export interface Points {
   x: Float32Array;
@@ -41,9 +41,8 @@ export function createRenderer(canvas: HTMLCanvasElement, fast = hasGraphicsCard
   // The drawing is kept so that the panel can be saved as a picture.
   const gl = fast ? canvas.getContext("webgl2", { antialias: false, preserveDrawingBuffer: true }) : null;
   if (gl) return new GlRenderer(canvas, gl);
-  // "Read" means that the pixels stay in main memory, where they are written.
-  const context = canvas.getContext("2d", { willReadFrequently: true });
-  return context && new CanvasRenderer(canvas, context);
+  const context = softwareContext(canvas);
+  return context && new CanvasRenderer(context);
 }
 
 const SOFTWARE = /swiftshader|llvmpipe|softpipe|software|basic render/i;
@@ -192,9 +191,10 @@ export function clip(whole: readonly [number, number], seen: readonly [number, n
   };
 }
 
-/** Give a canvas its pixels; setting them again would clear it, so only on change. */
-export function resize(canvas: HTMLCanvasElement, size: Size, ratio: number): void {
+/** Give a canvas its pixels; setting them again would clear it, so only on change, which is returned. */
+export function resize(canvas: HTMLCanvasElement, size: Size, ratio: number): boolean {
   const [width, height] = [Math.round(size.width * ratio), Math.round(size.height * ratio)];
-  if (canvas.width !== width) canvas.width = width;
-  if (canvas.height !== height) canvas.height = height;
+  if (canvas.width === width && canvas.height === height) return false;
+  Object.assign(canvas, { width, height });
+  return true;
 }

@@ -78,9 +78,6 @@ function between(frame: HTMLElement): Size {
   };
 }
 
-/** How often points were drawn since the page was opened, for benchmarks. */
-export const draws = { value: 0 };
-
 /** A canvas that shows the points, drawn only when something has changed. */
 export function useCanvas(cloud: Cloud, look: Look, box: Box, size: Size): RefObject<HTMLCanvasElement | null> {
   const canvas = useRef<HTMLCanvasElement | null>(null);
@@ -104,8 +101,9 @@ export function useCanvas(cloud: Cloud, look: Look, box: Box, size: Size): RefOb
   useLayoutEffect(() => renderer?.style(look), [renderer, look]);
   useLayoutEffect(() => {
     if (!renderer || size.width <= 0 || size.height <= 0) return;
-    renderer.draw(box, size, window.devicePixelRatio || 1);
-    draws.value++;
+    // Several events may come before the next frame, which shows where the last one leads.
+    const frame = requestAnimationFrame(() => renderer.draw(box, size, window.devicePixelRatio || 1));
+    return () => cancelAnimationFrame(frame);
   }, [renderer, cloud, look, box, size]);
   return canvas;
 }

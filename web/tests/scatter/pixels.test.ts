@@ -1,5 +1,5 @@
 import { describe, expect, it } from "vitest";
-import { drawPoints } from "../../src/scatter/canvas";
+import { drawPoints } from "../../src/scatter/pixels";
 import { SIXTEENTHS } from "../../src/scatter/renderer";
 
 const BOX = { x: [0, 40] as [number, number], y: [0, 40] as [number, number] };

@@ -1,0 +1,152 @@
+"""Where the runs that a server shows come from: models in memory, and folders of a store."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable, Hashable
+from dataclasses import dataclass, field
+from operator import itemgetter
+from pathlib import Path
+from typing import Protocol
+
+from unweave.evaluation.model import FittedModel
+from unweave.explorer.contents import RunData
+from unweave.explorer.run_data import run_data
+from unweave.training.store import RunFolder
+
+_TIME_STEP = 2 * 10**9  # nanoseconds between times that every file system tells apart
+
+
+class RunSource(Protocol):
+    """Where a run to show comes from."""
+
+    @property
+    def key(self) -> str:
+        """What tells the source from others."""
+
+    def version(self) -> Hashable:
+        """Return a value that changes with anything that the manifest says of the run."""
+
+    def weights_version(self) -> Hashable:
+        """Return a value that changes with the newest weights."""
+
+    def run_data(self, rows: int) -> RunData:
+        """Return what the manifest says of the run, with `rows` rows of a curve at most."""
+
+    def model(self) -> FittedModel:
+        """Return the model with its newest weights."""
+
+
+@dataclass(frozen=True)
+class LoadedRun:
+    """A model in memory, which does not change."""
+
+    loaded: FittedModel
+
+    @property
+    def key(self) -> str:
+        """The digest of the run."""
+        return self.loaded.run.digest
+
+    def version(self) -> Hashable:
+        """Return the same value always."""
+        return None
+
+    def weights_version(self) -> Hashable:
+        """Return the same value always."""
+        return None
+
+    def run_data(self, rows: int) -> RunData:
+        """Return what the manifest says of the run, with `rows` rows of a curve at most."""
+        return run_data(self.loaded, rows)
+
+    def model(self) -> FittedModel:
+        """Return the model."""
+        return self.loaded
+
+
+@dataclass
+class StoredRun:
+    """A run in its folder. `load` reads a model from it."""
+
+    folder: RunFolder
+    load: Callable[[Path], FittedModel]
+    key: str = field(init=False)  # the path of the folder
+    _changed: int = field(default=-1, init=False)
+    _trained: bool = field(default=False, init=False)  # now, by a process
+
+    def __post_init__(self) -> None:
+        self.key = str(self.folder.path)
+
+    def version(self) -> Hashable:
+        """Return when the folder has changed, and whether the run is being trained.
+
+        Files are written under another name and then renamed, which changes the folder, and so
+        does the start of training. A folder that has changed just now may do so again without a
+        new time, so its files count too.
+        """
+        changed = os.stat(self.key).st_mtime_ns
+        if self._trained or changed != self._changed:
+            self._trained = not self.folder.weights.exists() and self.folder.locked
+            self._changed = changed
+        files = self._files() if abs(time.time_ns() - changed) < _TIME_STEP else None
+        return changed, files, self._trained
+
+    def _files(self) -> Hashable:
+        """Return names, times and sizes of the files."""
+        with os.scandir(self.key) as entries:
+            return frozenset(_facts(entry) for entry in entries)
+
+    def weights_version(self) -> Hashable:
+        """Return the file of the newest weights, and when it was written."""
+        states = self.folder.states
+        newest = states.get(max(states, default=0))
+        path = self.folder.weights if self.folder.weights.exists() else newest
+        return path and (path.name, path.stat().st_mtime_ns)
+
+    def run_data(self, rows: int) -> RunData:
+        """Read what the manifest says of the run, with `rows` rows of a curve at most."""
+        return run_data(self.folder.path, rows)
+
+    def model(self) -> FittedModel:
+        """Load the model."""
+        return self.load(self.folder.path)
+
+
+def _facts(entry: os.DirEntry[str]) -> tuple[str, int, int]:
+    try:
+        status = entry.stat()
+    except FileNotFoundError:  # it was replaced since the folder was listed
+        return entry.name, 0, 0
+    return entry.name, status.st_mtime_ns, status.st_size
+
+
+@dataclass
+class StoredRuns:
+    """Finds the runs of a store, the newest last; folders that it knows are not opened again."""
+
+    root: Path
+    load: Callable[[Path], FittedModel]
+    _known: dict[str, tuple[float, StoredRun]] = field(default_factory=dict, init=False)
+
+    def __call__(self) -> list[RunSource]:
+        """List the runs as they are now."""
+        found = ((name, self._known.get(name) or self._opened(name)) for name in self._names())
+        self._known = {name: run for name, run in found if run}
+        return [run for _, run in sorted(self._known.values(), key=itemgetter(0))]
+
+    def _names(self) -> list[str]:
+        try:
+            with os.scandir(self.root) as entries:
+                return [entry.name for entry in entries if entry.is_dir()]
+        except FileNotFoundError:  # training will make the store
+            return []
+
+    def _opened(self, name: str) -> tuple[float, StoredRun] | None:
+        """Return a run and when it was begun, or None if the folder has no run."""
+        folder = RunFolder(self.root / name)
+        try:
+            return (folder.path / "run.json").stat().st_mtime, StoredRun(folder, self.load)
+        except FileNotFoundError:
+            return None
