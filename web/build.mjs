@@ -30,7 +30,9 @@ const result = await build({
   logLevel: "warning",
 });
 
-const wasm = readFileSync(join(here, "node_modules/onnxruntime-web/dist/ort-wasm-simd-threaded.wasm"));
+const wasm = readFileSync(
+  join(here, "node_modules/onnxruntime-web/dist/ort-wasm-simd-threaded.wasm"),
+);
 writeFileSync(join(out, "ort.wasm.gz"), gzipSync(wasm, { level: 9 }));
 
 const packages = new Set();
@@ -51,6 +53,9 @@ function licence(name) {
 function licenceText(name, folder) {
   const file = readdirSync(folder).find((each) => /^licen[cs]e/i.test(each));
   const own = join(here, "licences", `${name}.txt`);
-  if (!file && !existsSync(own)) throw new Error(`${name} has no licence: put its text into ${own}`);
-  return readFileSync(file ? join(folder, file) : own, "utf8").replaceAll("\r", "").trim();
+  if (!file && !existsSync(own))
+    throw new Error(`${name} has no licence: put its text into ${own}`);
+  return readFileSync(file ? join(folder, file) : own, "utf8")
+    .replaceAll("\r", "")
+    .trim();
 }

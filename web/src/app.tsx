@@ -89,9 +89,21 @@ function Hint({ onTour }: { onTour: () => void }) {
   };
   return (
     <p class="welcome">
-      <span>New here? <span class="longer">The tour takes a minute.</span></span>
-      <button type="button" onClick={() => { hide(); onTour(); }}>Start the tour</button>
-      <button type="button" onClick={hide}>Hide</button>
+      <span>
+        New here? <span class="longer">The tour takes a minute.</span>
+      </span>
+      <button
+        type="button"
+        onClick={() => {
+          hide();
+          onTour();
+        }}
+      >
+        Start the tour
+      </button>
+      <button type="button" onClick={hide}>
+        Hide
+      </button>
     </p>
   );
 }
@@ -101,7 +113,9 @@ function Problem() {
   return (
     <p class="problem" role="alert">
       {problem.value}{" "}
-      <button type="button" onClick={() => (problem.value = "")}>Dismiss</button>
+      <button type="button" onClick={() => (problem.value = "")}>
+        Dismiss
+      </button>
     </p>
   );
 }

@@ -303,7 +303,9 @@ function interleave(planes: Uint8Array, bytes: Uint8Array, count: number): void 
   }
 }
 
-export async function gunzip(compressed: Uint8Array<ArrayBuffer>): Promise<Uint8Array<ArrayBuffer>> {
+export async function gunzip(
+  compressed: Uint8Array<ArrayBuffer>,
+): Promise<Uint8Array<ArrayBuffer>> {
   const stream = new Blob([compressed]).stream().pipeThrough(new DecompressionStream("gzip"));
   return new Uint8Array(await new Response(stream).arrayBuffer());
 }

@@ -13,8 +13,14 @@ export function diverging(share: number): Rgb {
 
 /** Cells of a matrix on light and dark pages: nothing, and all. */
 const CELLS: Record<"light" | "dark", [Rgb, Rgb]> = {
-  light: [[243, 243, 240], [0, 114, 178]],
-  dark: [[38, 43, 49], [86, 172, 232]],
+  light: [
+    [243, 243, 240],
+    [0, 114, 178],
+  ],
+  dark: [
+    [38, 43, 49],
+    [86, 172, 232],
+  ],
 };
 
 /** The colour of a cell at a share from 0 to 1. */
@@ -25,7 +31,9 @@ export function cellColour(share: number, theme: "light" | "dark"): Rgb {
 
 /** Black or white, whichever is easier to read on a colour: one of them has a contrast of 4.58. */
 export function inkOn(colour: Rgb): Rgb {
-  return contrast(colour, [255, 255, 255]) > contrast(colour, [0, 0, 0]) ? [255, 255, 255] : [0, 0, 0];
+  return contrast(colour, [255, 255, 255]) > contrast(colour, [0, 0, 0])
+    ? [255, 255, 255]
+    : [0, 0, 0];
 }
 
 /** The ratio of contrast of two colours by WCAG 2. */
@@ -73,13 +81,17 @@ function mixed(colours: readonly Rgb[], shares: readonly number[]): Rgb {
 
 /** The colour at a share of the way from the first over the second to the third. */
 function between(colours: readonly Rgb[], share: number): Rgb {
-  const [from, to, s] = share < 0.5 ? [colours[0]!, colours[1]!, share * 2] : [colours[1]!, colours[2]!, share * 2 - 1];
+  const [from, to, s] =
+    share < 0.5 ? [colours[0]!, colours[1]!, share * 2] : [colours[1]!, colours[2]!, share * 2 - 1];
   return from.map((value, band) => value + (to[band]! - value) * s) as Rgb;
 }
 
 /** From blue over grey to orange: for curves, on light and dark pages. */
 export function scoreColour(share: number): string {
-  const [from, to] = [[26, 134, 200], [224, 112, 34]];
+  const [from, to] = [
+    [26, 134, 200],
+    [224, 112, 34],
+  ];
   const mix = from!.map((value, band) => Math.round(value + (to![band]! - value) * share));
   return `rgb(${mix.join(" ")})`;
 }

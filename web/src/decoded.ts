@@ -15,7 +15,11 @@ export interface Decoded {
  *
  * @param first Whether they go before everything that waits.
  */
-export function useDecoded(model: Model | undefined, codes: readonly Code[], first = false): Decoded | null {
+export function useDecoded(
+  model: Model | undefined,
+  codes: readonly Code[],
+  first = false,
+): Decoded | null {
   const [decoded, setDecoded] = useState<(Decoded & { model: Model }) | null>(null);
   const queue = useRef<Queue>(null);
   queue.current ??= new Queue();
@@ -39,7 +43,9 @@ export function useParts(decoded: Decoded | null): readonly Float32Array[] {
   return useMemo(() => {
     const count = decoded?.codes.length ?? 0;
     const length = decoded ? decoded.values.length / count : 0;
-    return Array.from({ length: count }, (_, n) => decoded!.values.subarray(n * length, (n + 1) * length));
+    return Array.from({ length: count }, (_, n) =>
+      decoded!.values.subarray(n * length, (n + 1) * length),
+    );
   }, [decoded]);
 }
 

@@ -11,13 +11,19 @@ export function sameRow(first: Model, row: number, other: Model): number | null 
 
 /** The code of another model for the observation that the first one's code started from, if it has one. */
 export function ownCode(first: Model, origin: Origin, other: Model): number[] | null {
-  if (origin.kind !== "row") return origin.kind === "upload" ? (origin.upload.codes.get(other) ?? null) : null;
+  if (origin.kind !== "row")
+    return origin.kind === "upload" ? (origin.upload.codes.get(other) ?? null) : null;
   const row = sameRow(first, origin.row, other);
   return row === null ? null : other.code(row);
 }
 
 /** That code, moved as the sliders of the first model moved its code to `after`. */
-export function movedCode(first: Model, origin: Origin, after: Code, other: Model): number[] | null {
+export function movedCode(
+  first: Model,
+  origin: Origin,
+  after: Code,
+  other: Model,
+): number[] | null {
   const [before, own] = [codeOf(first, origin), ownCode(first, origin, other)];
   return before && own && follow(matching(first, other).matches, before, after, own);
 }
@@ -27,7 +33,10 @@ export function movedCode(first: Model, origin: Origin, after: Code, other: Mode
  * scores of the prior, times the sign of the correlation, and to the class that goes with the class.
  */
 export function follow(matches: readonly Match[], before: Code, after: Code, code: Code): number[] {
-  return matches.reduce<number[]>((moved, match) => followOne(match, before, after, moved), [...code]);
+  return matches.reduce<number[]>(
+    (moved, match) => followOne(match, before, after, moved),
+    [...code],
+  );
 }
 
 function followOne(match: Match, before: Code, after: Code, code: number[]): number[] {
@@ -39,7 +48,8 @@ function followOne(match: Match, before: Code, after: Code, code: number[]): num
   }
   if (before[first.column] === after[first.column]) return code;
   const quantiles = first.variable.quantiles[first.column - first.variable.columns[0]]!;
-  const scores = scoreOf(quantiles, after[first.column]!) - scoreOf(quantiles, before[first.column]!);
+  const scores =
+    scoreOf(quantiles, after[first.column]!) - scoreOf(quantiles, before[first.column]!);
   const there = other.variable.quantiles[other.column - other.variable.columns[0]]!;
   const score = scoreOf(there, code[other.column]!) + Math.sign(match.association) * scores;
   const moved = [...code];

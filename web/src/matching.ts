@@ -39,7 +39,8 @@ export interface Matching {
 export function units(model: Model): Unit[] {
   return model.active.flatMap((variable) => {
     const [first, end] = variable.columns;
-    if (variable.discrete || end - first === 1) return [{ variable, column: first, name: variable.name }];
+    if (variable.discrete || end - first === 1)
+      return [{ variable, column: first, name: variable.name }];
     return Array.from({ length: end - first }, (_, n) => ({
       variable,
       column: first + n,
@@ -63,9 +64,23 @@ function findMatching(first: Model, other: Model): Matching {
   const rows = commonRows(first, other);
   if (rows.length < LEAST_ROWS) return { matches: [], rows: rows.length };
   const [a, b] = [units(first), units(other)];
-  const inFirst = a.map((unit) => sampleOf(first, unit, rows.map(([row]) => row)));
-  const inOther = b.map((unit) => sampleOf(other, unit, rows.map(([, row]) => row)));
-  const table = a.map((unit, i) => b.map((each, j) => association(unit, inFirst[i]!, each, inOther[j]!)));
+  const inFirst = a.map((unit) =>
+    sampleOf(
+      first,
+      unit,
+      rows.map(([row]) => row),
+    ),
+  );
+  const inOther = b.map((unit) =>
+    sampleOf(
+      other,
+      unit,
+      rows.map(([, row]) => row),
+    ),
+  );
+  const table = a.map((unit, i) =>
+    b.map((each, j) => association(unit, inFirst[i]!, each, inOther[j]!)),
+  );
   const weights = table.map((row) => row.map((x) => (Math.abs(x) < LEAST ? 0 : Math.abs(x))));
   const matches = assign(weights).flatMap(([i, j]) =>
     weights[i]![j]! > 0 ? [matched(a[i]!, b[j]!, table[i]![j]!, inFirst[i]!, inOther[j]!)] : [],
@@ -75,7 +90,9 @@ function findMatching(first: Model, other: Model): Matching {
 
 function matched(first: Unit, other: Unit, value: number, a: Sample, b: Sample): Match {
   const { variable } = first;
-  const classes = variable.discrete ? likeliest(counts(a, b, variable.classes, other.variable.classes)) : [];
+  const classes = variable.discrete
+    ? likeliest(counts(a, b, variable.classes, other.variable.classes))
+    : [];
   return { first, other, association: value, classes };
 }
 
@@ -133,7 +150,12 @@ function mean(values: readonly number[]): number {
 }
 
 /** How often class i of one and class j of the other come together. */
-export function counts(a: readonly number[], b: readonly number[], rows: number, columns: number): number[][] {
+export function counts(
+  a: readonly number[],
+  b: readonly number[],
+  rows: number,
+  columns: number,
+): number[][] {
   const table = Array.from({ length: rows }, () => new Array<number>(columns).fill(0));
   a.forEach((value, n) => table[value]![b[n]!]!++);
   return table;
@@ -168,7 +190,9 @@ export function assign(weights: readonly (readonly number[])[]): [number, number
   const columns = weights[0]?.length ?? 0;
   if (weights.length > columns) {
     const turned = Array.from({ length: columns }, (_, j) => weights.map((row) => row[j]!));
-    return assign(turned).map(([j, i]): [number, number] => [i, j]).sort(([i], [k]) => i - k);
+    return assign(turned)
+      .map(([j, i]): [number, number] => [i, j])
+      .sort(([i], [k]) => i - k);
   }
   const solver = new Assignment(weights, columns);
   weights.forEach((_, row) => solver.add(row));
@@ -191,7 +215,9 @@ class Assignment {
   }
 
   pairs(): [number, number][] {
-    return this.holder.flatMap((row, j): [number, number][] => (j > 0 && row >= 0 ? [[row, j - 1]] : []));
+    return this.holder.flatMap((row, j): [number, number][] =>
+      j > 0 && row >= 0 ? [[row, j - 1]] : [],
+    );
   }
 
   add(row: number): void {

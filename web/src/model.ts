@@ -34,7 +34,8 @@ export class Model {
 
   /** Give the memory of the networks back; the next call loads them again. */
   close(): void {
-    for (const network of [this.encoder, this.decoder]) void network?.then((each) => each.release());
+    for (const network of [this.encoder, this.decoder])
+      void network?.then((each) => each.release());
     this.encoder = this.decoder = null;
   }
 
@@ -147,7 +148,8 @@ export function withClass(variable: Variable, code: Code, chosen: number): numbe
   const [first, end] = variable.columns;
   const changed = [...code];
   if (end - first === 1) changed[first] = chosen;
-  else for (let column = first; column < end; column++) changed[column] = +(column - first === chosen);
+  else
+    for (let column = first; column < end; column++) changed[column] = +(column - first === chosen);
   return changed;
 }
 

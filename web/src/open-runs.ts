@@ -35,7 +35,17 @@ function arrange(open: string[]): void {
 /** What the view keeps under another first model: the observation and the moves, but no axes. */
 function firstView(id: string): Partial<View> {
   const [before, after] = [model.value, models.value.get(id)];
-  const axes = { x: "", y: "", colour: "", box: null, lasso: null, lassoAxes: null, range: null, grid: null, ends: null };
+  const axes = {
+    x: "",
+    y: "",
+    colour: "",
+    box: null,
+    lasso: null,
+    lassoAxes: null,
+    range: null,
+    grid: null,
+    ends: null,
+  };
   if (!before || !after) return { ...axes, z: null, row: null, upload: null };
   const origin = originOf(before);
   const kept = origin.kind === "row" && sameRow(before, origin.row, after) !== null;

@@ -16,12 +16,15 @@ export interface Upload extends ReadObservation {
   codes: ReadonlyMap<Model, number[]>;
 }
 
-export type Origin = { kind: "row"; row: number } | { kind: "upload"; upload: Upload } | { kind: "absent" };
+export type Origin =
+  { kind: "row"; row: number } | { kind: "upload"; upload: Upload } | { kind: "absent" };
 
 export const uploads = signal<readonly Upload[]>([]);
 /** Why files were not taken, until something else is shown. */
 export const refused = signal<readonly string[]>([]);
-const place = computed(() => JSON.stringify([view.value.open, view.value.tab, view.value.row, view.value.upload]));
+const place = computed(() =>
+  JSON.stringify([view.value.open, view.value.tab, view.value.row, view.value.upload]),
+);
 effect(() => {
   if (place.value) refused.value = [];
 });
@@ -38,7 +41,9 @@ export function originOf(model: Model): Origin {
   const ofFile = row === null && id !== null;
   const upload = ofFile ? uploads.value.find((each) => each.id === id) : undefined;
   if (upload?.codes.has(model)) return { kind: "upload", upload };
-  return ofFile && !upload && z !== null ? { kind: "absent" } : { kind: "row", row: known(model, row) };
+  return ofFile && !upload && z !== null
+    ? { kind: "absent" }
+    : { kind: "row", row: known(model, row) };
 }
 
 /** The code of an observation, before any slider was moved; null if the observation is absent. */
@@ -50,7 +55,10 @@ export function codeOf(model: Model, origin: Origin): number[] | null {
 /** Whether the sliders are at the code of the observation. */
 export function isUnmoved(model: Model): boolean {
   const { z } = view.value;
-  return z === null || (codeOf(model, originOf(model))?.every((value, column) => value === z[column]) ?? false);
+  return (
+    z === null ||
+    (codeOf(model, originOf(model))?.every((value, column) => value === z[column]) ?? false)
+  );
 }
 
 const ranges = new WeakMap<Model, [number, number][]>();
@@ -154,7 +162,12 @@ export async function take(model: Model, files: readonly File[]): Promise<void> 
 async function keep(model: Model, file: File): Promise<Upload | undefined> {
   try {
     const read = await readFile(file, model.data.observation);
-    const added = read.map((each) => ({ ...each, id: ++taken, shape: model.shape.join(), codes: new Map() }));
+    const added = read.map((each) => ({
+      ...each,
+      id: ++taken,
+      shape: model.shape.join(),
+      codes: new Map(),
+    }));
     uploads.value = [...uploads.value, ...added];
     return added[0];
   } catch (error) {

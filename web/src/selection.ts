@@ -8,7 +8,9 @@ import { change, model, view, type View } from "./state";
 
 /** The axes and the colour of the scatter: those of a view if the model has them, or the default ones. */
 export function axesOf(of: Model, shown: View): Pick<View, "x" | "y" | "colour"> {
-  const [x, y] = [shown.x, shown.y].map((key, n) => (columnOf(of, key) ? key : defaultAxes(of)[n]!)) as [string, string];
+  const [x, y] = [shown.x, shown.y].map((key, n) =>
+    columnOf(of, key) ? key : defaultAxes(of)[n]!,
+  ) as [string, string];
   const known = shown.colour === "none" || columnOf(of, shown.colour);
   return { x, y, colour: known ? shown.colour : defaultColour(of, x) };
 }
@@ -47,7 +49,9 @@ export const selection = computed<number[] | null>(() => {
   if (!model.value) return null;
   if (range.value) return rowsInRange(model.value, ...range.value);
   if (!lasso.value) return null;
-  const [x, y] = (lassoAxes.value ?? [xAxis.value, yAxis.value]).map((key) => columnOf(model.value!, key));
+  const [x, y] = (lassoAxes.value ?? [xAxis.value, yAxis.value]).map((key) =>
+    columnOf(model.value!, key),
+  );
   return x && y ? rowsInside(placesOf(x), placesOf(y), lasso.value) : null;
 });
 

@@ -24,7 +24,10 @@ export const SHORTCUTS: [keys: string[], what: string][] = [
   [["Ctrl", "Shift", "Z"], "Redo (or Ctrl Y)"],
   [["Delete"], "On a slider or a class: back to the observation"],
   [["←", "→", "↑", "↓"], "In rows and grids of images: go to the next one; Enter takes its values"],
-  [["←", "→", "↑", "↓"], "In the scatter of the data: go to the next point; Enter sets the sliders"],
+  [
+    ["←", "→", "↑", "↓"],
+    "In the scatter of the data: go to the next point; Enter sets the sliders",
+  ],
   [["Shift", "←"], "In the scatter of the data: move (all arrows)"],
   [["+", "−", "0"], "In the scatter of the data: zoom in, zoom out, reset the view"],
   [["Esc"], "Close what is open; in the scatter, clear the selection"],
@@ -62,6 +65,7 @@ function isDialogOpen(): boolean {
 /** Whether keys are text for the element: not for sliders, boxes to tick and buttons. */
 function isTyping(target: EventTarget | null): boolean {
   if (!(target instanceof HTMLElement)) return false;
-  if (target instanceof HTMLInputElement) return !["range", "checkbox", "radio", "button", "file"].includes(target.type);
+  if (target instanceof HTMLInputElement)
+    return !["range", "checkbox", "radio", "button", "file"].includes(target.type);
   return target.isContentEditable || target.matches("textarea, select");
 }

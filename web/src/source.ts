@@ -9,7 +9,9 @@ function embedded(id: string): Uint8Array<ArrayBuffer> {
 }
 
 /** Printable characters that mean nothing in HTML and JSON. */
-const DIGITS = Array.from({ length: 95 }, (_, n) => n + 32).filter((code) => !'"&<\\'.includes(String.fromCharCode(code)));
+const DIGITS = Array.from({ length: 95 }, (_, n) => n + 32).filter(
+  (code) => !'"&<\\'.includes(String.fromCharCode(code)),
+);
 const [PAIR_BITS, LAST_BITS] = [13, 6];
 
 /** The bytes of a text: two digits are 13 bits, and a single one at the end is 6; the lowest come first. */
@@ -34,7 +36,9 @@ export function readManifest(): Manifest {
 /** Ask the server for the runs as they are now; null if they are as they were before. */
 export async function fetchManifest(before: Manifest): Promise<Manifest | null> {
   const response = await answer("manifest", { "If-None-Match": `"${before.tag}"` });
-  return response.status === NOT_MODIFIED ? null : merged(before, (await response.json()) as Manifest);
+  return response.status === NOT_MODIFIED
+    ? null
+    : merged(before, (await response.json()) as Manifest);
 }
 
 /** All runs, from those before and those that have changed. */

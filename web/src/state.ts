@@ -266,7 +266,8 @@ type Form = (value: unknown) => boolean;
 const isText: Form = (value) => typeof value === "string";
 const isFlag: Form = (value) => typeof value === "boolean";
 const isNumber: Form = (value) => typeof value === "number" && Number.isFinite(value);
-const isCount: Form = (value) => isNumber(value) && Number.isInteger(value) && (value as number) >= 0;
+const isCount: Form = (value) =>
+  isNumber(value) && Number.isInteger(value) && (value as number) >= 0;
 const listOf =
   (form: Form, length?: number): Form =>
   (value) =>

@@ -14,7 +14,8 @@ export function shortened(text: string, most: number): string {
   return letters.length > room ? `${letters.slice(0, room - 1).join("")}…` : text;
 }
 
-const OTHER_WAY = /[\p{Bidi_Control}\p{Script=Hebrew}\p{Script=Arabic}\p{Script=Syriac}\p{Script=Thaana}\p{Script=Nko}\p{Script=Adlam}]/u;
+const OTHER_WAY =
+  /[\p{Bidi_Control}\p{Script=Hebrew}\p{Script=Arabic}\p{Script=Syriac}\p{Script=Thaana}\p{Script=Nko}\p{Script=Adlam}]/u;
 
 /** A name that leaves the order of the text around it alone, for where there can be no <bdi>. */
 export function isolated(name: string): string {

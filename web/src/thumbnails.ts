@@ -47,7 +47,8 @@ export function sheet(model: Model, number: number): Promise<ImageBitmap> {
 function decodeSheet(model: Model, number: number): Promise<ImageBitmap> {
   const { shown } = model.data.rows;
   const ref = shown.kind === "image" ? shown.sheets[number] : undefined;
-  if (shown.kind !== "image" || !ref) return Promise.reject(new Error(`there is no sheet ${number}`));
+  if (shown.kind !== "image" || !ref)
+    return Promise.reject(new Error(`there is no sheet ${number}`));
   return createImageBitmap(new Blob([model.bundle.file(ref)], { type: shown.type }));
 }
 
@@ -77,7 +78,9 @@ export async function thumbnail(model: Model, row: number): Promise<Thumbnail | 
 
 /** The thumbnail of a row for a component; null until it is there, and if there is none. */
 export function useThumbnail(model: Model, row: number | null): Thumbnail | null {
-  const [found, setFound] = useState<{ model: Model; row: number; value: Thumbnail | null } | null>(null);
+  const [found, setFound] = useState<{ model: Model; row: number; value: Thumbnail | null } | null>(
+    null,
+  );
   useEffect(() => {
     if (row === null) return;
     let current = true;

@@ -6,7 +6,9 @@ export type Seen = ImageObservation | VectorObservation;
 /** User's units to those of the network: one scale for all values, one a channel, or one a column. */
 export function toNetwork(seen: Seen, numbers: ArrayLike<number>): Float32Array {
   const { clip } = seen.units;
-  return Float32Array.from(scaled(seen, numbers, false), (x) => (clip ? Math.min(Math.max(x, 0), 1) : x));
+  return Float32Array.from(scaled(seen, numbers, false), (x) =>
+    clip ? Math.min(Math.max(x, 0), 1) : x,
+  );
 }
 
 /** Values, or differences of values, as multiples of the unit of each. What is constant has the
@@ -40,7 +42,8 @@ function at(values: readonly number[], n: number): number {
 
 /** A name for each value: that of its column, or its channel, row and column in the image. */
 export function valueNames(seen: Seen): string[] {
-  if (seen.kind === "vector") return Array.from({ length: seen.length }, (_, n) => seen.names[n] ?? `column ${n}`);
+  if (seen.kind === "vector")
+    return Array.from({ length: seen.length }, (_, n) => seen.names[n] ?? `column ${n}`);
   const { channels, height, width, channelNames } = seen;
   const pixels = height * width;
   return Array.from({ length: channels * pixels }, (_, n) => {

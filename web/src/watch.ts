@@ -6,7 +6,16 @@ import { variablesOf } from "./panels/grid";
 import { endsOf } from "./panels/interpolate";
 import { axesOf } from "./selection";
 import { fetchManifest } from "./source";
-import { complete, manifest, models, openMissing, report, succeeded, view, type View } from "./state";
+import {
+  complete,
+  manifest,
+  models,
+  openMissing,
+  report,
+  succeeded,
+  view,
+  type View,
+} from "./state";
 
 const PAUSE = 2000; // milliseconds between questions
 
@@ -49,7 +58,10 @@ export class Watcher {
       if (next) manifest.value = next;
       succeeded("follow");
     } catch (error) {
-      report("follow", `Cannot follow the runs: ${(error as Error).message}. They are shown as they were.`);
+      report(
+        "follow",
+        `Cannot follow the runs: ${(error as Error).message}. They are shown as they were.`,
+      );
       return;
     }
     openFirst();
@@ -64,7 +76,10 @@ export class Watcher {
       try {
         await this.update(id);
       } catch (error) {
-        report(`update ${id}`, `Cannot read the newest weights of ${id}: ${(error as Error).message}`);
+        report(
+          `update ${id}`,
+          `Cannot read the newest weights of ${id}: ${(error as Error).message}`,
+        );
       }
     }
     this.reading = false;
@@ -79,7 +94,8 @@ export class Watcher {
     const newer = await this.source.model(id);
     succeeded(`update ${id}`);
     // The run may have been closed meanwhile, and its model given back.
-    if (newer.data.step > before.data.step && models.value.get(id) === before) await replace(before, newer);
+    if (newer.data.step > before.data.step && models.value.get(id) === before)
+      await replace(before, newer);
     else newer.close();
   }
 }
@@ -100,7 +116,8 @@ async function replace(before: Model, newer: Model): Promise<void> {
 
 /** What a view leaves to the model and the user sees: newer weights would choose something else. */
 export function leftToModel(model: Model, shown: View): Partial<View> {
-  const start = shown.row === null && shown.upload === null ? { row: model.indexOf(model.data.start) } : {};
+  const start =
+    shown.row === null && shown.upload === null ? { row: model.indexOf(model.data.start) } : {};
   if (shown.tab === "between") return { ...start, ends: endsOf(model, shown.ends) };
   if (shown.tab === "data") return { ...start, ...axesOf(model, shown) };
   const grid = shown.tab === "grid" ? variablesOf(model, shown.grid) : null;
@@ -115,7 +132,10 @@ async function encodedAgain(before: Model, newer: Model): Promise<number[] | nul
     return await encodeUpload(newer, origin.upload);
   } catch (error) {
     const reason = (error as Error).message;
-    report(`update ${newer.id}`, `The newest weights of ${newer.id} cannot encode ${origin.upload.name}: ${reason}`);
+    report(
+      `update ${newer.id}`,
+      `The newest weights of ${newer.id} cannot encode ${origin.upload.name}: ${reason}`,
+    );
     return null;
   }
 }

@@ -7,7 +7,9 @@ const SHARES = Array.from({ length: 1001 }, (_, n) => n / 1000);
 
 /** A colour of the style sheet; dark ones come second. */
 function variable(name: string, theme: "light" | "dark"): Rgb {
-  const found = [...STYLE.matchAll(new RegExp(`--${name}: #(\\w{6})`, "g"))][theme === "light" ? 0 : 1]![1]!;
+  const found = [...STYLE.matchAll(new RegExp(`--${name}: #(\\w{6})`, "g"))][
+    theme === "light" ? 0 : 1
+  ]![1]!;
   return [0, 2, 4].map((at) => parseInt(found.slice(at, at + 2), 16)) as Rgb;
 }
 
@@ -34,7 +36,9 @@ it("contrast is that of WCAG 2, and one of black and white can be read on any co
   expect(contrast([0, 0, 0], [255, 255, 255])).toBeCloseTo(21, 9);
   expect(contrast([0x77, 0x77, 0x77], [255, 255, 255])).toBeCloseTo(4.48, 2);
   const parts = [0, 51, 102, 153, 204, 255];
-  for (const red of parts) for (const green of parts) for (const blue of parts) {
-    expect(contrast([red, green, blue], inkOn([red, green, blue]))).toBeGreaterThanOrEqual(4.5);
-  }
+  for (const red of parts)
+    for (const green of parts)
+      for (const blue of parts) {
+        expect(contrast([red, green, blue], inkOn([red, green, blue]))).toBeGreaterThanOrEqual(4.5);
+      }
 });

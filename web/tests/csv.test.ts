@@ -9,7 +9,12 @@ import { smallModel } from "./fixture";
 
 const model = await smallModel();
 const seen: VectorObservation = {
-  kind: "vector", length: 2, names: ["weight", "height"], positions: null, curve: false, counts: false,
+  kind: "vector",
+  length: 2,
+  names: ["weight", "height"],
+  positions: null,
+  curve: false,
+  counts: false,
   units: { scale: [10, 2], shift: [70, 1], clip: false },
 };
 model.data.observation = seen;
@@ -27,7 +32,10 @@ it("traversals are saved in the user's units, with names and plain numbers", () 
 });
 
 it("grids and paths are saved with their codes and decoded values", () => {
-  const codes = [[1, 0, 0, 1, 0], [2, 0, 0, 0, 1]];
+  const codes = [
+    [1, 0, 0, 1, 0],
+    [2, 0, 0, 0, 1],
+  ];
   const parts = codes.map(() => new Float32Array([1, 1]));
   const names = ["z0", "z1", "c[0]", "c[1]", "c[2]", "weight", "height"];
   const grid = gridCsv(model, [z0, c], codes, parts);

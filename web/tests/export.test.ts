@@ -5,13 +5,21 @@ import { gathered } from "../src/ui/text-lines";
 
 describe("a CSV file", () => {
   it("quotes separators and quotes, and ends lines with CR LF", () => {
-    const table = { columns: ["name", "a,b"], rows: [['say "hi"\n', 1.5], ["", null]] };
+    const table = {
+      columns: ["name", "a,b"],
+      rows: [
+        ['say "hi"\n', 1.5],
+        ["", null],
+      ],
+    };
     expect(csvText(table)).toBe('name,"a,b"\r\n"say ""hi""\n",1.5\r\n,\r\n');
   });
 
   it("has no text that a spreadsheet takes for a formula", () => {
     const rows = ["=1+1", "+1", "-1", "@x", "\t=1"].map((text) => [text]);
-    const cells = csvText({ columns: ["x"], rows }).split("\r\n").slice(1, -1);
+    const cells = csvText({ columns: ["x"], rows })
+      .split("\r\n")
+      .slice(1, -1);
     expect(cells.every((cell) => cell.startsWith("'"))).toBe(true);
     expect(csvText({ columns: ["x"], rows: [[-1]] })).toBe("x\r\n-1\r\n");
   });
@@ -33,22 +41,41 @@ describe("an SVG file", () => {
 });
 
 describe("the text of a picture", () => {
-  const part = (text: string, x: number, y: number, width: number) => ({ text, box: new DOMRect(x, y, width, 10) });
+  const part = (text: string, x: number, y: number, width: number) => ({
+    text,
+    box: new DOMRect(x, y, width, 10),
+  });
 
   it("keeps the spaces that the page shows, so that words beside it stay apart", () => {
-    const [line, ...rest] = gathered([part(" ", 30, 0, 4), part("of", 34, 0, 12), part(" ", 46, 0, 4)]);
+    const [line, ...rest] = gathered([
+      part(" ", 30, 0, 4),
+      part("of", 34, 0, 12),
+      part(" ", 46, 0, 4),
+    ]);
     expect([line!.text, line!.box.x, line!.box.right, rest]).toEqual([" of ", 30, 50, []]);
   });
 
   it("breaks where the page does, without the space at the break", () => {
-    const lines = gathered([part("two", 0, 0, 20), part(" ", 20, 0, 4), part("long", 24, 0, 30), part(" ", 54, 0, 0), part("lines", 0, 15, 30)]);
-    expect(lines.map(({ text, box }) => [text, box.x, box.y])).toEqual([["two long", 0, 0], ["lines", 0, 15]]);
+    const lines = gathered([
+      part("two", 0, 0, 20),
+      part(" ", 20, 0, 4),
+      part("long", 24, 0, 30),
+      part(" ", 54, 0, 0),
+      part("lines", 0, 15, 30),
+    ]);
+    expect(lines.map(({ text, box }) => [text, box.x, box.y])).toEqual([
+      ["two long", 0, 0],
+      ["lines", 0, 15],
+    ]);
   });
 });
 
 describe("the frames of a picture", () => {
   it("are sharp even shadows, not blurred or shifted ones", () => {
-    expect(ringOf("rgb(213, 94, 0) 0px 0px 0px 2px")).toEqual({ colour: "rgb(213, 94, 0)", width: 2 });
+    expect(ringOf("rgb(213, 94, 0) 0px 0px 0px 2px")).toEqual({
+      colour: "rgb(213, 94, 0)",
+      width: 2,
+    });
     expect(ringOf("rgba(0, 0, 0, 0.18) 0px 3px 14px 0px")).toBeNull();
     expect(ringOf("none")).toBeNull();
   });
@@ -57,7 +84,12 @@ describe("the frames of a picture", () => {
     const box = new DOMRect(10, 20, 100, 50);
     const sides = (["top", "right", "bottom", "left"] as const).map((side) => edge(box, side, 2));
     expect(sides.every((strip) => overlap(strip, box) === 1)).toBe(true);
-    expect(sides.map(({ x, y }) => [x, y])).toEqual([[10, 20], [108, 20], [10, 68], [10, 20]]);
+    expect(sides.map(({ x, y }) => [x, y])).toEqual([
+      [10, 20],
+      [108, 20],
+      [10, 68],
+      [10, 20],
+    ]);
   });
 
   it("have colours that every program reads", () => {
@@ -90,7 +122,13 @@ describe("a picture of a panel", () => {
     document.body.append(panel);
     const before = panel.outerHTML;
     const drawn = new DOMParser().parseFromString(drawingOf(panel).text, "image/svg+xml");
-    expect(Array.from(drawn.querySelectorAll("text"), (text) => text.textContent)).toEqual(["Title", "3 left out", "class a", "12 runs", "✓"]);
+    expect(Array.from(drawn.querySelectorAll("text"), (text) => text.textContent)).toEqual([
+      "Title",
+      "3 left out",
+      "class a",
+      "12 runs",
+      "✓",
+    ]);
     expect(panel.outerHTML.replaceAll(' style=""', "")).toBe(before);
     panel.remove();
   });
@@ -99,7 +137,11 @@ describe("a picture of a panel", () => {
 describe("a PNG file", () => {
   it("has twice the pixels of the screen while a browser can hold them", () => {
     expect(scaleOf(800, 600)).toBe(2);
-    for (const [width, height] of [[1000, 40_000], [10_000, 10_000], [16_000, 16_000]] as const) {
+    for (const [width, height] of [
+      [1000, 40_000],
+      [10_000, 10_000],
+      [16_000, 16_000],
+    ] as const) {
       const scale = scaleOf(width, height);
       expect(Math.max(width, height) * scale).toBeLessThanOrEqual(16_000);
       expect(width * height * scale * scale).toBeLessThanOrEqual(120e6 + 1);

@@ -74,7 +74,11 @@ export function smallModel(id = "aaaaaaaaaaaa", sign = 1): Promise<Model> {
       { name: "shape", values: ["square", "ellipse", "heart"], ordered: false, continuous: false },
     ],
     information: add([0.9, 0.02, 0.01, 0.02, 0.01, 0.95], [3, 2]),
-    informative: [[true, false], [false, false], [false, true]],
+    informative: [
+      [true, false],
+      [false, false],
+      [false, true],
+    ],
     chance: [0.02, 0.02],
     rows: {
       count: ROWS,
@@ -88,18 +92,24 @@ export function smallModel(id = "aaaaaaaaaaaa", sign = 1): Promise<Model> {
         ]).flat(),
         [ROWS, 5],
       ),
-      sample: add(Array.from({ length: 5 * ROWS }, (_, n) => 3 * noise(n)), [ROWS, 5]),
-      factors: add(
-        Array.from({ length: ROWS }, (_, n) => [n % 5, n % 3]).flat(),
-        [ROWS, 2],
+      sample: add(
+        Array.from({ length: 5 * ROWS }, (_, n) => 3 * noise(n)),
+        [ROWS, 5],
       ),
-      error: add(Array.from({ length: ROWS }, (_, n) => n / ROWS), [ROWS]),
+      factors: add(Array.from({ length: ROWS }, (_, n) => [n % 5, n % 3]).flat(), [ROWS, 2]),
+      error: add(
+        Array.from({ length: ROWS }, (_, n) => n / ROWS),
+        [ROWS],
+      ),
       pca: add(Array.from({ length: ROWS }, (_, n) => [n % 5, noise(n)]).flat(), [ROWS, 2]),
       embedding: null,
       embeddingName: "",
       shown: { kind: "vector", count: 0, values: add([], [0, 16]) },
     },
-    prior: add(Array.from({ length: 100 }, (_, n) => noise(n + 7)), [20, 5]),
+    prior: add(
+      Array.from({ length: 100 }, (_, n) => noise(n + 7)),
+      [20, 5],
+    ),
     start: 0,
     encoder: { dtype: "uint8", shape: [0], offset: 0, planes: 1 },
     decoder: { dtype: "uint8", shape: [0], offset: 0, planes: 1 },

@@ -15,18 +15,25 @@ import { isolated } from "../src/text";
 import { smallModel } from "./fixture";
 
 const OVERRIDE = "\u202E";
-const NAMES = { overridden: `${OVERRIDE}eman`, hebrew: "\u05D2\u05D5\u05D3\u05DC", arabic: "\u0644\u0648\u0646", escaping: `\u2069${OVERRIDE}x\u2068` };
+const NAMES = {
+  overridden: `${OVERRIDE}eman`,
+  hebrew: "\u05D2\u05D5\u05D3\u05DC",
+  arabic: "\u0644\u0648\u0646",
+  escaping: `\u2069${OVERRIDE}x\u2068`,
+};
 
 HTMLCanvasElement.prototype.getContext = () => ({ putImageData: () => undefined }) as never;
 
 /** What of a text lies outside of all isolates; an isolate that is not ended takes all that follows. */
 function outside(text: string): string {
   let depth = 0;
-  return Array.from(text).filter((letter) => {
-    if (/[\u2066-\u2068]/.test(letter)) depth++;
-    if (letter === "\u2069") depth = Math.max(depth - 1, 0);
-    return depth === 0 && letter !== "\u2069";
-  }).join("");
+  return Array.from(text)
+    .filter((letter) => {
+      if (/[\u2066-\u2068]/.test(letter)) depth++;
+      if (letter === "\u2069") depth = Math.max(depth - 1, 0);
+      return depth === 0 && letter !== "\u2069";
+    })
+    .join("");
 }
 
 it.each(Object.values(NAMES))("%j ends with the text around it in order", (name) => {
@@ -39,15 +46,34 @@ describe.each(Object.entries(NAMES))("the names of everything, %s,", (_, name) =
   beforeAll(async () => {
     const [model, other] = [await smallModel("first"), await smallModel("other", -1)];
     for (const { data } of [model, other]) {
-      data.variables.forEach((variable, n) => Object.assign(variable, { name: name + n, factor: name }));
-      data.factors.forEach((factor) => Object.assign(factor, { name, values: factor.values.map((value) => name + value) }));
+      data.variables.forEach((variable, n) =>
+        Object.assign(variable, { name: name + n, factor: name }),
+      );
+      data.factors.forEach((factor) =>
+        Object.assign(factor, { name, values: factor.values.map((value) => name + value) }),
+      );
       data.rows.names = data.rows.index.map(() => name);
     }
-    manifest.value = { ...manifest.value, runs: [run("first", name), run("other", name), run("failed", name)] };
-    models.value = new Map([["first", model], ["other", other]]);
+    manifest.value = {
+      ...manifest.value,
+      runs: [run("first", name), run("other", name), run("failed", name)],
+    };
+    models.value = new Map([
+      ["first", model],
+      ["other", other],
+    ]);
     failures.value = new Map([["failed", "it is gone"]]);
     view.value = { ...DEFAULTS, open: ["first", "other", "failed"], unused: true, filter: "" };
-    uploads.value = [{ id: 1, name, note: "", numbers: new Float64Array(16), shape: model.shape.join(), codes: new Map() }];
+    uploads.value = [
+      {
+        id: 1,
+        name,
+        note: "",
+        numbers: new Float64Array(16),
+        shape: model.shape.join(),
+        codes: new Map(),
+      },
+    ];
     const rows = [1, 2, 3];
     act(() =>
       render(
@@ -67,8 +93,11 @@ describe.each(Object.entries(NAMES))("the names of everything, %s,", (_, name) =
   afterAll(() => act(() => render(null, page)));
 
   it("are isolated in what is read aloud", () => {
-    const texts = [...page.querySelectorAll("[aria-label], [title], [aria-valuetext]")].flatMap((element) =>
-      ["aria-label", "title", "aria-valuetext"].map((attribute) => element.getAttribute(attribute) ?? ""),
+    const texts = [...page.querySelectorAll("[aria-label], [title], [aria-valuetext]")].flatMap(
+      (element) =>
+        ["aria-label", "title", "aria-valuetext"].map(
+          (attribute) => element.getAttribute(attribute) ?? "",
+        ),
     );
     texts.push(...Array.from(page.querySelectorAll("title"), (title) => title.textContent!));
     const turning = name.includes(OVERRIDE) ? OVERRIDE : name[0]!;
@@ -82,5 +111,17 @@ describe.each(Object.entries(NAMES))("the names of everything, %s,", (_, name) =
 function run(id: string, name: string): RunData {
   const curves = { step: [1], terms: { [name]: [1] } };
   const settings = { [name]: id === "first" ? name : "b", seed: 0 };
-  return { id, name, state: "running", step: 1, steps: 2, settings, scores: { [`${name}1`]: 1 }, log: curves, measures: { step: [], terms: {} }, explorable: true, reason: "is gone" };
+  return {
+    id,
+    name,
+    state: "running",
+    step: 1,
+    steps: 2,
+    settings,
+    scores: { [`${name}1`]: 1 },
+    log: curves,
+    measures: { step: [], terms: {} },
+    explorable: true,
+    reason: "is gone",
+  };
 }

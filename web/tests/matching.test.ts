@@ -1,6 +1,16 @@
 import { describe, expect, it } from "vitest";
 import { follow, sameRow } from "../src/linked";
-import { assign, counts, LEAST_ROWS, likeliest, matching, mutualInformation, pearson, ranks, units } from "../src/matching";
+import {
+  assign,
+  counts,
+  LEAST_ROWS,
+  likeliest,
+  matching,
+  mutualInformation,
+  pearson,
+  ranks,
+  units,
+} from "../src/matching";
 import { Model } from "../src/model";
 import type { ModelData } from "../src/bundle";
 import { NORMAL, smallModel, writeBundle } from "./fixture";
@@ -21,7 +31,11 @@ function bruteForce(weights: number[][], row = 0, taken: ReadonlySet<number> = n
   const spare = weights.length > columns ? bruteForce(weights, row + 1, taken) : -Infinity;
   let best = spare;
   for (let j = 0; j < columns; j++) {
-    if (!taken.has(j)) best = Math.max(best, weights[row]![j]! + bruteForce(weights, row + 1, new Set([...taken, j])));
+    if (!taken.has(j))
+      best = Math.max(
+        best,
+        weights[row]![j]! + bruteForce(weights, row + 1, new Set([...taken, j])),
+      );
   }
   return best === -Infinity ? 0 : best;
 }
@@ -30,7 +44,14 @@ const spearman = (a: readonly number[], b: readonly number[]) => pearson(ranks(a
 
 describe("the assignment", () => {
   const random = randoms(1);
-  const shapes = [[1, 1], [2, 2], [3, 5], [5, 3], [5, 5], [6, 4]] as const;
+  const shapes = [
+    [1, 1],
+    [2, 2],
+    [3, 5],
+    [5, 3],
+    [5, 5],
+    [6, 4],
+  ] as const;
   it.each(shapes)("of %i rows and %i columns is the best of all", (rows, columns) => {
     for (let trial = 0; trial < 20; trial++) {
       // Few distinct weights, so that ties come up too.
@@ -59,12 +80,25 @@ describe("Spearman's correlation", () => {
 
   it("does not change under increasing functions", () => {
     const x = [0.3, -1, 2, 0.9, -0.5];
-    expect(spearman(x, x.map((value) => Math.exp(3 * value)))).toBeCloseTo(1, 12);
-    expect(spearman(x, x.map((value) => -(value ** 3)))).toBeCloseTo(-1, 12);
+    expect(
+      spearman(
+        x,
+        x.map((value) => Math.exp(3 * value)),
+      ),
+    ).toBeCloseTo(1, 12);
+    expect(
+      spearman(
+        x,
+        x.map((value) => -(value ** 3)),
+      ),
+    ).toBeCloseTo(-1, 12);
   });
 
   it("without ties is 1 - 6 sum d^2 / (n (n^2 - 1))", () => {
-    const [a, b] = [[1, 2, 3, 4, 5], [2, 1, 4, 3, 5]];
+    const [a, b] = [
+      [1, 2, 3, 4, 5],
+      [2, 1, 4, 3, 5],
+    ];
     expect(spearman(a, b)).toBeCloseTo(1 - (6 * 4) / (5 * 24), 12);
   });
 
@@ -92,10 +126,17 @@ describe("normalised mutual information", () => {
 const ROWS = 200;
 
 /** A model of `size` independent normal variables; column j is sign * column from[j] of the data. */
-async function permuted(from: number[], signs: number[], shuffle = 1, data = "shapes"): Promise<Model> {
+async function permuted(
+  from: number[],
+  signs: number[],
+  shuffle = 1,
+  data = "shapes",
+): Promise<Model> {
   const template = (await smallModel()).data;
   const random = randoms(7);
-  const codes = Array.from({ length: ROWS }, () => from.map(() => random() + random() + random() - 1.5));
+  const codes = Array.from({ length: ROWS }, () =>
+    from.map(() => random() + random() + random() - 1.5),
+  );
   const index = Array.from({ length: ROWS }, (_, n) => (n * shuffle) % ROWS);
   const bundle = await writeBundle((add): ModelData => ({
     ...template,
@@ -113,7 +154,10 @@ async function permuted(from: number[], signs: number[], shuffle = 1, data = "sh
       ...template.rows,
       count: ROWS,
       index,
-      mean: add(index.flatMap((row) => from.map((j, n) => signs[n]! * codes[row]![j]!)), [ROWS, from.length]),
+      mean: add(
+        index.flatMap((row) => from.map((j, n) => signs[n]! * codes[row]![j]!)),
+        [ROWS, from.length],
+      ),
       factors: add([], [0]),
     },
   }));
@@ -127,7 +171,12 @@ describe("matching", () => {
     const { matches, rows } = matching(first, other);
     expect(rows).toBe(ROWS);
     const found = matches.map(({ first, other }) => [first.column, other.column]);
-    expect(found).toEqual([[0, 1], [1, 3], [2, 0], [3, 2]]);
+    expect(found).toEqual([
+      [0, 1],
+      [1, 3],
+      [2, 0],
+      [3, 2],
+    ]);
     [1, -1, -1, 1].forEach((sign, n) => expect(matches[n]!.association).toBeCloseTo(sign, 6));
   });
 
@@ -150,7 +199,10 @@ describe("matching", () => {
 
   it("needs the same data, and enough rows", async () => {
     const first = await permuted([0, 1], [1, 1]);
-    expect(matching(first, await permuted([0, 1], [1, 1], 1, "faces"))).toEqual({ matches: [], rows: 0 });
+    expect(matching(first, await permuted([0, 1], [1, 1], 1, "faces"))).toEqual({
+      matches: [],
+      rows: 0,
+    });
     const few = await permuted([0, 1], [1, 1]);
     few.data.rows.index = few.data.rows.index.map((n) => n + ROWS - LEAST_ROWS + 1);
     expect(matching(first, few)).toEqual({ matches: [], rows: LEAST_ROWS - 1 });
@@ -179,9 +231,17 @@ describe("linked sliders", () => {
   });
 
   it("leave the class where no common observation tells which one goes with it", async () => {
-    expect(likeliest([[0, 3], [0, 0]])).toEqual([1, null]);
+    expect(
+      likeliest([
+        [0, 3],
+        [0, 0],
+      ]),
+    ).toEqual([1, null]);
     const [first, other] = [await smallModel("a"), await smallModel("b")];
-    const found = matching(first, other).matches.map((match) => ({ ...match, classes: match.classes.map((c) => (c === 2 ? null : c)) }));
+    const found = matching(first, other).matches.map((match) => ({
+      ...match,
+      classes: match.classes.map((c) => (c === 2 ? null : c)),
+    }));
     const unseen = [...first.code(0).slice(0, 2), 0, 0, 1];
     expect(follow(found, first.code(0), unseen, other.code(0))).toEqual(other.code(0));
   });

@@ -37,7 +37,9 @@ describe("codes", () => {
 
   it("of a traversal take all classes, or scores from -2 to 2", async () => {
     const model = await smallModel();
-    expect(traverse(model.variable(2), model.code(0), 9).map((z) => classOf(model.variable(2), z))).toEqual([0, 1, 2]);
+    expect(
+      traverse(model.variable(2), model.code(0), 9).map((z) => classOf(model.variable(2), z)),
+    ).toEqual([0, 1, 2]);
     const values = traverse(model.variable(0), model.code(0), 5).map((z) => z[0]);
     expect(values.map((value) => +value!.toFixed(6))).toEqual([-2, -1, 0, 1, 2]);
   });

@@ -7,14 +7,35 @@ import type { RunData } from "../src/bundle";
 import { Model } from "../src/model";
 import { Filter } from "../src/panels/runs/tab";
 import { Header } from "../src/ui/header";
-import { change, DEFAULTS, failures, manifest, models, openMissing, problem, report, succeeded, view } from "../src/state";
+import {
+  change,
+  DEFAULTS,
+  failures,
+  manifest,
+  models,
+  openMissing,
+  problem,
+  report,
+  succeeded,
+  view,
+} from "../src/state";
 import { smallModel } from "./fixture";
 
 function run(id: string, part: Partial<RunData> = {}): RunData {
   const empty = { step: [], terms: {} };
   return {
-    id, name: `run ${id}`, state: "finished", step: 0, steps: 9, settings: { seed: id }, scores: {},
-    log: empty, measures: empty, explorable: true, reason: "", ...part,
+    id,
+    name: `run ${id}`,
+    state: "finished",
+    step: 0,
+    steps: 9,
+    settings: { seed: id },
+    scores: {},
+    log: empty,
+    measures: empty,
+    explorable: true,
+    reason: "",
+    ...part,
   };
 }
 
@@ -25,7 +46,17 @@ let page: HTMLElement;
 beforeEach(() => {
   vi.useRealTimers();
   page = document.createElement("div");
-  manifest.value = { title: "", version: "", served: false, tag: "", ids: null, watch: false, open: [], terms: {}, runs: IDS.map((id) => run(id)) };
+  manifest.value = {
+    title: "",
+    version: "",
+    served: false,
+    tag: "",
+    ids: null,
+    watch: false,
+    open: [],
+    terms: {},
+    runs: IDS.map((id) => run(id)),
+  };
   models.value = failures.value = new Map();
   problem.value = "";
   view.value = DEFAULTS;
@@ -64,10 +95,16 @@ describe("models", () => {
 
 describe("a page without a model", () => {
   it("says why, and has the table of runs", () => {
-    const training = run("a", { state: "running", explorable: false, reason: "is training and has no checkpoint yet" });
+    const training = run("a", {
+      state: "running",
+      explorable: false,
+      reason: "is training and has no checkpoint yet",
+    });
     manifest.value = { ...manifest.value, runs: [training] };
     act(() => render(<App />, page));
-    expect(page.querySelector(".waiting")!.textContent).toBe("run a is training and has no checkpoint yet.");
+    expect(page.querySelector(".waiting")!.textContent).toBe(
+      "run a is training and has no checkpoint yet.",
+    );
     expect(page.querySelector(".runs table")).not.toBeNull();
     expect(page.textContent).not.toContain("Opening");
   });
@@ -79,7 +116,9 @@ describe("a page without a model", () => {
     expect(page.querySelector(".waiting")!.textContent).toBe("Opening …");
     await openMissing();
     await settled();
-    expect(page.querySelector(".waiting")!.textContent).toBe("run a cannot be opened: its checksum does not match");
+    expect(page.querySelector(".waiting")!.textContent).toBe(
+      "run a cannot be opened: its checksum does not match",
+    );
   });
 });
 

@@ -1,6 +1,18 @@
 import { render } from "preact";
 import { beforeEach, describe, expect, it } from "vitest";
-import { codeOf, codesBeyond, forget, isUnmoved, originOf, refused, reset, showRow, showUpload, take, uploads } from "../src/origin";
+import {
+  codeOf,
+  codesBeyond,
+  forget,
+  isUnmoved,
+  originOf,
+  refused,
+  reset,
+  showRow,
+  showUpload,
+  take,
+  uploads,
+} from "../src/origin";
 import { Stage } from "../src/panels/stage";
 import { smallModel } from "./fixture";
 import { change, decode, DEFAULTS, encode, models, undo, view } from "../src/state";
@@ -40,7 +52,9 @@ describe("a file", () => {
   it("that cannot be read is named, and changes nothing", async () => {
     const before = view.value;
     await take(model, [csv("wrong.csv", 3)]);
-    expect(refused.value).toEqual(["Cannot read wrong.csv: its values go from 3 to 3. The model needs values from 0 to 1, or bytes of the type uint8."]);
+    expect(refused.value).toEqual([
+      "Cannot read wrong.csv: its values go from 3 to 3. The model needs values from 0 to 1, or bytes of the type uint8.",
+    ]);
     expect(view.value).toBe(before);
     await take(model, [csv("good.csv", 1)]);
     expect(refused.value).toEqual([]);
@@ -79,9 +93,13 @@ it("a link to a file has its code and no observation", async () => {
   expect([codeOf(model, originOf(model)), isUnmoved(model)]).toEqual([null, false]);
   render(<Stage model={model} />, document.body);
   expect(document.querySelector(".original")).toBeNull();
-  expect(document.querySelector(".about-origin")!.textContent).toBe("The code of a file that is not in this page.");
+  expect(document.querySelector(".about-origin")!.textContent).toBe(
+    "The code of a file that is not in this page.",
+  );
   expect(document.querySelectorAll(".spread .observed, .classes .observed")).toHaveLength(0);
-  expect(Array.from(document.querySelectorAll<HTMLButtonElement>(".reset"), ({ disabled }) => disabled)).not.toContain(false);
+  expect(
+    Array.from(document.querySelectorAll<HTMLButtonElement>(".reset"), ({ disabled }) => disabled),
+  ).not.toContain(false);
   render(null, document.body);
   const before = view.value;
   reset(model);
@@ -143,7 +161,10 @@ describe("an encoder", () => {
     await take(slow, [csv("a.csv", 0.5)]);
     expect(view.value.z![0]).toBe(9);
     const other = await smallModel("bbbbbbbbbbbb");
-    models.value = new Map([[other.id, other], [slow.id, slow]]);
+    models.value = new Map([
+      [other.id, other],
+      [slow.id, slow],
+    ]);
     view.value = { ...DEFAULTS, open: [slow.id] };
     slow.encode = async () => {
       view.value = { ...view.value, open: [other.id] };

@@ -19,7 +19,8 @@ describe("sliders", () => {
   it("stand in the groups of the latent tree, each where its first variable is", () => {
     const at = (number: number, ...groups: string[]): Variable => ({ ...z0, number, groups });
     const items = nested([at(0, "a", "b"), at(1), at(2, "a"), at(3, "a", "b"), at(4, "c")]);
-    const form = (list: typeof items): unknown[] => list.map((item) => ("group" in item ? [item.group, form(item.items)] : item.number));
+    const form = (list: typeof items): unknown[] =>
+      list.map((item) => ("group" in item ? [item.group, form(item.items)] : item.number));
     expect(form(items)).toEqual([["a", [["b", [0, 3]], 2]], 1, ["c", [4]]]);
   });
 
@@ -31,7 +32,9 @@ describe("sliders", () => {
   });
 
   it("tell on which side of their range a value lies", () => {
-    expect([-3.01, -3, 0, 3, 3.01].map((value) => beyond(z0.quantiles[0]!, value))).toEqual([-1, 0, 0, 0, 1]);
+    expect([-3.01, -3, 0, 3, 3.01].map((value) => beyond(z0.quantiles[0]!, value))).toEqual([
+      -1, 0, 0, 0, 1,
+    ]);
   });
 
   it("lie over shares of the data that sum to one, with far codes in the outer bins", () => {
@@ -89,7 +92,9 @@ describe("a grid", () => {
   });
 
   it("lets arrow keys go to neighbours, not round the edge", () => {
-    expect(["ArrowLeft", "ArrowRight", "ArrowUp", "ArrowDown"].map((key) => neighbour(key, 4, 3, 9))).toEqual([3, 5, 1, 7]);
+    expect(
+      ["ArrowLeft", "ArrowRight", "ArrowUp", "ArrowDown"].map((key) => neighbour(key, 4, 3, 9)),
+    ).toEqual([3, 5, 1, 7]);
     expect(["ArrowLeft", "ArrowUp"].map((key) => neighbour(key, 0, 3, 9))).toEqual([null, null]);
     expect(["ArrowRight", "ArrowDown"].map((key) => neighbour(key, 8, 3, 9))).toEqual([null, null]);
   });
@@ -110,7 +115,10 @@ it("the current step of a traversal is the nearest one", () => {
 });
 
 describe("an interpolation", () => {
-  const [from, to] = [[0, 2, 1, 0, 0], [4, -2, 0, 0, 1]];
+  const [from, to] = [
+    [0, 2, 1, 0, 0],
+    [4, -2, 0, 0, 1],
+  ];
   const at = (share: number) => interpolated(model.data.variables, from, to, share);
 
   it("starts and ends at its ends, is linear, and switches classes in the middle", () => {
@@ -141,17 +149,26 @@ describe("charts of vectors", () => {
 
   it("find the column nearest to the pointer", () => {
     const places = [0, 1, 5, 20];
-    expect([-3, 0.4, 2.9, 3.1, 99].map((x) => nearest(4, (n) => places[n]!, x))).toEqual([0, 0, 1, 2, 3]);
+    expect([-3, 0.4, 2.9, 3.1, 99].map((x) => nearest(4, (n) => places[n]!, x))).toEqual([
+      0, 0, 1, 2, 3,
+    ]);
     expect(nearest(1, () => 0, 5)).toBe(0);
   });
 
   it("put columns with units of their own on the network's scale", () => {
     const seen = {
-      kind: "vector" as const, length: 2, names: ["a", "b"], positions: null, curve: false, counts: false,
+      kind: "vector" as const,
+      length: 2,
+      names: ["a", "b"],
+      positions: null,
+      curve: false,
+      counts: false,
       units: { scale: [2, 100], shift: [1, 50], clip: false },
     };
     expect(comparable(seen, [3, 150])).toEqual([1, 1]);
     expect(comparable(seen, [2, 100], true)).toEqual([1, 1]);
-    expect(comparable({ ...seen, units: { scale: [2], shift: [1], clip: false } }, [3, 150])).toEqual([3, 150]);
+    expect(
+      comparable({ ...seen, units: { scale: [2], shift: [1], clip: false } }, [3, 150]),
+    ).toEqual([3, 150]);
   });
 });

@@ -14,5 +14,8 @@ export function random(seed: number): () => number {
 /** Standard normal numbers, by Box and Muller. */
 export function normals(seed: number, count: number): Float32Array {
   const next = random(seed);
-  return Float32Array.from({ length: count }, () => Math.sqrt(-2 * Math.log(1 - next())) * Math.cos(2 * Math.PI * next()));
+  return Float32Array.from(
+    { length: count },
+    () => Math.sqrt(-2 * Math.log(1 - next())) * Math.cos(2 * Math.PI * next()),
+  );
 }

@@ -1,13 +1,26 @@
 import { describe, expect, it } from "vitest";
 import type { RunData, Setting } from "../src/bundle";
 import { axisOf, spansDecades } from "../src/panels/runs/axis";
-import { allColumns, betterText, compareValues, differing, mostTelling, tableColumns, titleOf, usualColumns } from "../src/panels/runs/columns";
+import {
+  allColumns,
+  betterText,
+  compareValues,
+  differing,
+  mostTelling,
+  tableColumns,
+  titleOf,
+  usualColumns,
+} from "../src/panels/runs/columns";
 import { band, curveOf, termsOf, valueAtStep } from "../src/panels/runs/curves";
 import { columnText, plainValue, settingName } from "../src/panels/runs/names";
 import { outwards, parseFilter, rangeOf, withRange, withValue } from "../src/panels/runs/filter";
 import { groupSeeds, summary } from "../src/panels/runs/groups";
 
-function run(id: string, settings: Record<string, Setting>, scores: Record<string, number> = {}): RunData {
+function run(
+  id: string,
+  settings: Record<string, Setting>,
+  scores: Record<string, number> = {},
+): RunData {
   const curves = { step: [0, 10, 20], terms: { rate: [1, null, 3] } };
   return {
     id,
@@ -19,20 +32,39 @@ function run(id: string, settings: Record<string, Setting>, scores: Record<strin
     scores,
     log: curves,
     measures: { step: [20], terms: { "validation/r2": [0.5] } },
-    explorable: true, reason: "",
+    explorable: true,
+    reason: "",
   };
 }
 
 const RUNS = [
-  run("a", { objective: "beta-vae", "objective.beta": 4, seed: 0, steps: 20, fast: true }, { "mig/chen2018": 0.2, sap: 0.1 }),
-  run("b", { objective: "beta-vae", "objective.beta": 4, seed: 1, steps: 20, fast: true }, { "mig/chen2018": 0.4 }),
-  run("c", { objective: "beta-vae", "objective.beta": 16, seed: 0, steps: 20, fast: true }, { "mig/chen2018": 0.5 }),
-  run("d", { objective: "factor vae", "objective.gamma": 6, seed: 0, steps: 20, fast: true }, { "mig/chen2018": 0.6 }),
+  run(
+    "a",
+    { objective: "beta-vae", "objective.beta": 4, seed: 0, steps: 20, fast: true },
+    { "mig/chen2018": 0.2, sap: 0.1 },
+  ),
+  run(
+    "b",
+    { objective: "beta-vae", "objective.beta": 4, seed: 1, steps: 20, fast: true },
+    { "mig/chen2018": 0.4 },
+  ),
+  run(
+    "c",
+    { objective: "beta-vae", "objective.beta": 16, seed: 0, steps: 20, fast: true },
+    { "mig/chen2018": 0.5 },
+  ),
+  run(
+    "d",
+    { objective: "factor vae", "objective.gamma": 6, seed: 0, steps: 20, fast: true },
+    { "mig/chen2018": 0.6 },
+  ),
 ];
 
 function found(filter: string): string {
   const test = parseFilter(filter, allColumns(RUNS, {}));
-  return RUNS.filter(test).map(({ id }) => id).join("");
+  return RUNS.filter(test)
+    .map(({ id }) => id)
+    .join("");
 }
 
 describe("the filter", () => {
@@ -73,7 +105,9 @@ describe("the filter", () => {
     const one = run("a", { "a.size": 1, "b.size": 2 });
     expect(() => parseFilter("size=1", allColumns([one], {}))).toThrow("a.size or b.size");
     const other = run("b", { "a.size": 3, "b.size": 2 });
-    expect([one, other].filter(parseFilter("size=3", allColumns([one, other], {})))).toEqual([other]);
+    expect([one, other].filter(parseFilter("size=3", allColumns([one, other], {})))).toEqual([
+      other,
+    ]);
   });
 
   it("takes bounds from brushes, and gives them back", () => {
@@ -102,12 +136,15 @@ describe("a filter that is changed", () => {
     }
   });
 
-  it.each(['seed=0 mig>', 'seed=0 "open', "seed=0 >3 beta-vae"])("keeps everything of %s", (mistaken) => {
-    const text = withRange(mistaken, "sap", 1, null);
-    expect(rangeOf(text, "sap").low).toBe(1);
-    expect(rangeOf(text, "seed").value).toBe("0");
-    expect(withRange(text, "sap", null, null)).toBe(mistaken);
-  });
+  it.each(["seed=0 mig>", 'seed=0 "open', "seed=0 >3 beta-vae"])(
+    "keeps everything of %s",
+    (mistaken) => {
+      const text = withRange(mistaken, "sap", 1, null);
+      expect(rangeOf(text, "sap").low).toBe(1);
+      expect(rangeOf(text, "seed").value).toBe("0");
+      expect(withRange(text, "sap", null, null)).toBe(mistaken);
+    },
+  );
 
   it("takes brushes in few digits that leave nothing out", () => {
     for (const value of [0.123456, -0.123456, 0.3, 1234567.8, -9.99999e-7, 0.99996, 5]) {
@@ -122,36 +159,90 @@ describe("a filter that is changed", () => {
 
 describe("columns", () => {
   it("of settings are those that tell runs apart", () => {
-    const [a, b, c, d] = RUNS.map(({ settings }) => settings) as [Record<string, Setting>, ...Record<string, Setting>[]];
+    const [a, b, c, d] = RUNS.map(({ settings }) => settings) as [
+      Record<string, Setting>,
+      ...Record<string, Setting>[],
+    ];
     expect(differing([a, d!])).toEqual(["objective"]);
     expect(differing([a, b!, c!, d!])).toEqual(["objective", "objective.beta"]);
     expect(tableColumns(RUNS, {}).map(({ key }) => key)).toEqual([
-      "name", "state", "objective", "objective.beta", "seed", "rate", "validation/r2", "mig/chen2018", "sap",
+      "name",
+      "state",
+      "objective",
+      "objective.beta",
+      "seed",
+      "rate",
+      "validation/r2",
+      "mig/chen2018",
+      "sap",
     ]);
   });
 
   it("have names to read, and exact ones", () => {
-    const terms = { "mig/chen2018": { name: "MIG · chen2018", unit: "", better: "higher" as const }, rate: { name: "rate", unit: "nats", better: "" as const } };
+    const terms = {
+      "mig/chen2018": { name: "MIG · chen2018", unit: "", better: "higher" as const },
+      rate: { name: "rate", unit: "nats", better: "" as const },
+    };
     const columns = new Map(tableColumns(RUNS, terms).map((column) => [column.key, column]));
-    expect([titleOf(columns.get("mig/chen2018")!), betterText(columns.get("mig/chen2018")!)]).toEqual(["MIG · chen2018", "higher is better"]);
-    expect([titleOf(columns.get("rate")!), betterText(columns.get("rate")!)]).toEqual(["rate (nats)", ""]);
-    expect([columns.get("rate")!.value(RUNS[0]!), columns.get("sap")!.name]).toEqual([3, "sap"]);
-    expect(["objective.beta.start", "optimiser.lr", "latent.size", "batch_size", "data"].map(settingName)).toEqual([
-      "beta start", "learning rate", "latent size", "batch size", "data",
+    expect([
+      titleOf(columns.get("mig/chen2018")!),
+      betterText(columns.get("mig/chen2018")!),
+    ]).toEqual(["MIG · chen2018", "higher is better"]);
+    expect([titleOf(columns.get("rate")!), betterText(columns.get("rate")!)]).toEqual([
+      "rate (nats)",
+      "",
     ]);
+    expect([columns.get("rate")!.value(RUNS[0]!), columns.get("sap")!.name]).toEqual([3, "sap"]);
+    expect(
+      ["objective.beta.start", "optimiser.lr", "latent.size", "batch_size", "data"].map(
+        settingName,
+      ),
+    ).toEqual(["beta start", "learning rate", "latent size", "batch size", "data"]);
   });
 
   it("of the table are at first those that differ and that most runs have", () => {
-    const keys = (runs: RunData[]) => usualColumns(tableColumns(runs, {}), runs).map(({ key }) => key);
-    expect(keys(RUNS)).toEqual(["name", "objective", "objective.beta", "seed", "rate", "mig/chen2018"]);
+    const keys = (runs: RunData[]) =>
+      usualColumns(tableColumns(runs, {}), runs).map(({ key }) => key);
+    expect(keys(RUNS)).toEqual([
+      "name",
+      "objective",
+      "objective.beta",
+      "seed",
+      "rate",
+      "mig/chen2018",
+    ]);
     expect(keys([RUNS[0]!])).toEqual(["name", "rate", "mig/chen2018", "sap"]);
-    const protocols = RUNS.slice(0, 2).map((each) => ({ ...each, state: each.id === "a" ? ("stopped" as const) : each.state, scores: { "mig/a": 1, "mig/b": 2, "sap/a": 3 } }));
+    const protocols = RUNS.slice(0, 2).map((each) => ({
+      ...each,
+      state: each.id === "a" ? ("stopped" as const) : each.state,
+      scores: { "mig/a": 1, "mig/b": 2, "sap/a": 3 },
+    }));
     expect(keys(protocols)).toEqual(["name", "state", "seed", "rate", "mig/a", "sap/a"]);
   });
 
   it("write values as people do", () => {
-    expect(['["square", "heart"]', "[128, 64]", "[]", "linear", "[odd", true, null, 0.00012346, -2.5].map(plainValue)).toEqual([
-      "square, heart", "128, 64", "none", "linear", "[odd", "yes", "–", "0.0001235", "−2.5",
+    expect(
+      [
+        '["square", "heart"]',
+        "[128, 64]",
+        "[]",
+        "linear",
+        "[odd",
+        true,
+        null,
+        0.00012346,
+        -2.5,
+      ].map(plainValue),
+    ).toEqual([
+      "square, heart",
+      "128, 64",
+      "none",
+      "linear",
+      "[odd",
+      "yes",
+      "–",
+      "0.0001235",
+      "−2.5",
     ]);
   });
 
@@ -193,15 +284,23 @@ describe("groups of seeds", () => {
   });
 
   it("are called by the fewest settings that tell them apart", () => {
-    const betas = [1, 4, 16].map((beta) => run(`${beta}`, { "objective.beta": beta, "warm-up": beta > 1, seed: 0 }));
+    const betas = [1, 4, 16].map((beta) =>
+      run(`${beta}`, { "objective.beta": beta, "warm-up": beta > 1, seed: 0 }),
+    );
     expect(groupSeeds(betas).map(({ name }) => name)).toEqual(["beta 1", "beta 4", "beta 16"]);
     expect(groupSeeds([betas[0]!])[0]!.name).toBe("all runs");
     const without = [run("a", { "latent.size": 5 }), run("b", { "latent.size": 6 }), run("c", {})];
-    expect(groupSeeds(without).map(({ name }) => name)).toEqual(["latent size 5", "latent size 6", "latent size –"]);
+    expect(groupSeeds(without).map(({ name }) => name)).toEqual([
+      "latent size 5",
+      "latent size 6",
+      "latent size –",
+    ]);
   });
 
   it("do not depend on the order of settings", () => {
-    expect(groupSeeds([run("a", { x: 1, y: 2, seed: 0 }), run("b", { seed: 1, y: 2, x: 1 })])).toHaveLength(1);
+    expect(
+      groupSeeds([run("a", { x: 1, y: 2, seed: 0 }), run("b", { seed: 1, y: 2, x: 1 })]),
+    ).toHaveLength(1);
   });
 
   it("have a mean, a range and a standard deviation", () => {
@@ -217,22 +316,32 @@ describe("curves", () => {
   it("leave out missing values and are linear between points", () => {
     expect(termsOf(RUNS)).toEqual(["log:rate", "measures:validation/r2"]);
     const curve = curveOf(RUNS[0]!, "log:rate");
-    expect(curve).toEqual([{ step: 0, value: 1 }, { step: 20, value: 3 }]);
+    expect(curve).toEqual([
+      { step: 0, value: 1 },
+      { step: 20, value: 3 },
+    ]);
     expect(valueAtStep(curve, 5)).toBeCloseTo(1.5, 12);
     expect([valueAtStep(curve, -1), valueAtStep(curve, 21)]).toEqual([null, null]);
   });
 
   it("of one seed are their own mean without a band", () => {
-    const curve = [{ step: 1, value: 2 }, { step: 3, value: 5 }];
+    const curve = [
+      { step: 1, value: 2 },
+      { step: 3, value: 5 },
+    ];
     for (const deviation of [false, true]) {
       const found = band([curve], deviation);
-      expect(found).toEqual(curve.map(({ step, value }) => ({ step, mean: value, low: value, high: value, n: 1 })));
+      expect(found).toEqual(
+        curve.map(({ step, value }) => ({ step, mean: value, low: value, high: value, n: 1 })),
+      );
     }
   });
 
   it("of parallel lines have a constant band", () => {
     const steps = [0, 5, 10];
-    const curves = [-1, 0, 1].map((shift) => steps.map((step) => ({ step, value: 2 * step + shift })));
+    const curves = [-1, 0, 1].map((shift) =>
+      steps.map((step) => ({ step, value: 2 * step + shift })),
+    );
     for (const deviation of [false, true]) {
       for (const point of band(curves, deviation)) {
         expect(point.mean).toBeCloseTo(2 * point.step, 12);
@@ -243,8 +352,21 @@ describe("curves", () => {
   });
 
   it("that were logged at different steps are compared at all of them, where they are known", () => {
-    const found = band([[{ step: 0, value: 0 }, { step: 10, value: 10 }], [{ step: 5, value: 7 }]], false);
-    expect(found.map(({ step, n }) => [step, n])).toEqual([[0, 1], [5, 2], [10, 1]]);
+    const found = band(
+      [
+        [
+          { step: 0, value: 0 },
+          { step: 10, value: 10 },
+        ],
+        [{ step: 5, value: 7 }],
+      ],
+      false,
+    );
+    expect(found.map(({ step, n }) => [step, n])).toEqual([
+      [0, 1],
+      [5, 2],
+      [10, 1],
+    ]);
     expect(found[1]).toEqual({ step: 5, mean: 6, low: 5, high: 7, n: 2 });
   });
 });

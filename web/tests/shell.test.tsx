@@ -18,25 +18,36 @@ beforeEach(() => {
 describe("tabs", () => {
   const tabs = ["a", "b", "c"].map((id) => ({ id, name: id }));
   const draw = (shown: string, onChoose = vi.fn()) => {
-    render(<Tabs tabs={tabs} shown={shown} onChoose={onChoose}>content</Tabs>, document.body);
+    render(
+      <Tabs tabs={tabs} shown={shown} onChoose={onChoose}>
+        content
+      </Tabs>,
+      document.body,
+    );
     return onChoose;
   };
 
   it("go round with the arrow keys", () => {
     expect([0, 1, 2].map((n) => placeAfter("ArrowRight", n, 3))).toEqual([1, 2, 0]);
     expect([0, 1, 2].map((n) => placeAfter("ArrowLeft", n, 3))).toEqual([2, 0, 1]);
-    expect([placeAfter("Home", 1, 3), placeAfter("End", 1, 3), placeAfter("x", 1, 3)]).toEqual([0, 2, -1]);
+    expect([placeAfter("Home", 1, 3), placeAfter("End", 1, 3), placeAfter("x", 1, 3)]).toEqual([
+      0, 2, -1,
+    ]);
   });
 
   it("have one stop for the Tab key", () => {
     draw("b");
-    const stops = Array.from(document.querySelectorAll("[role=tab]"), (tab) => tab.getAttribute("tabindex"));
+    const stops = Array.from(document.querySelectorAll("[role=tab]"), (tab) =>
+      tab.getAttribute("tabindex"),
+    );
     expect(stops).toEqual(["-1", "0", "-1"]);
   });
 
   it("choose and focus what a key goes to", () => {
     const onChoose = draw("c");
-    document.querySelector("[role=tablist]")!.dispatchEvent(new KeyboardEvent("keydown", { key: "ArrowRight", bubbles: true }));
+    document
+      .querySelector("[role=tablist]")!
+      .dispatchEvent(new KeyboardEvent("keydown", { key: "ArrowRight", bubbles: true }));
     expect(onChoose).toHaveBeenCalledWith("a");
     expect(document.activeElement?.id).toBe("tab-a");
   });
@@ -108,7 +119,10 @@ describe("the link", () => {
 describe("the theme", () => {
   it("follows the system until the user chooses", () => {
     const listeners: ((event: { matches: boolean }) => void)[] = [];
-    const system = { matches: true, addEventListener: (_: string, listen: (typeof listeners)[0]) => listeners.push(listen) };
+    const system = {
+      matches: true,
+      addEventListener: (_: string, listen: (typeof listeners)[0]) => listeners.push(listen),
+    };
     vi.stubGlobal("matchMedia", () => system);
     startTheme();
     expect(document.documentElement.dataset["theme"]).toBe("dark");
@@ -122,7 +136,11 @@ describe("the theme", () => {
   });
 
   it("can be chosen where nothing can be remembered", () => {
-    vi.stubGlobal("localStorage", { setItem: () => { throw new Error("refused"); } });
+    vi.stubGlobal("localStorage", {
+      setItem: () => {
+        throw new Error("refused");
+      },
+    });
     chooseTheme("dark");
     expect(shade.value).toBe("dark");
     vi.unstubAllGlobals();
@@ -144,8 +162,10 @@ describe("the card of the tour", () => {
       expect(left + card.width).toBeLessThanOrEqual(screen.width);
       expect(top + card.height).toBeLessThanOrEqual(screen.height);
       const apart =
-        left >= target.left + target.width || left + card.width <= target.left ||
-        top >= target.top + target.height || top + card.height <= target.top;
+        left >= target.left + target.width ||
+        left + card.width <= target.left ||
+        top >= target.top + target.height ||
+        top + card.height <= target.top;
       expect(apart).toBe(true);
     }
   });
@@ -162,7 +182,10 @@ describe("the card of the tour", () => {
   });
 
   it("lies in the corner if there is no room beside it", () => {
-    const place = beside({ left: 0, top: 0, width: 390, height: 900 }, card, { width: 390, height: 844 });
+    const place = beside({ left: 0, top: 0, width: 390, height: 900 }, card, {
+      width: 390,
+      height: 844,
+    });
     expect(place).toEqual({ left: 38, top: 672 });
   });
 });

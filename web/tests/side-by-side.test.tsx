@@ -15,8 +15,17 @@ import { smallModel } from "./fixture";
 function run(id: string, name = id): RunData {
   const empty = { step: [], terms: {} };
   return {
-    id, name, state: "finished", step: 100, steps: 100, settings: { seed: 0 }, scores: {},
-    log: empty, measures: empty, explorable: true, reason: "",
+    id,
+    name,
+    state: "finished",
+    step: 100,
+    steps: 100,
+    settings: { seed: 0 },
+    scores: {},
+    log: empty,
+    measures: empty,
+    explorable: true,
+    reason: "",
   };
 }
 
@@ -27,10 +36,24 @@ beforeEach(async () => {
   [first, other] = [await smallModel("first"), await smallModel("other", -1)];
   other!.data.rows.index = other!.data.rows.index.map((n) => n + 10);
   manifest.value = {
-    title: "", version: "", served: false, tag: "", ids: null, watch: false, open: ["first"], terms: {},
-    runs: [run("first"), run("other", "<b>other</b>"), ...Array.from({ length: 4998 }, (_, n) => run(`x${n}`))],
+    title: "",
+    version: "",
+    served: false,
+    tag: "",
+    ids: null,
+    watch: false,
+    open: ["first"],
+    terms: {},
+    runs: [
+      run("first"),
+      run("other", "<b>other</b>"),
+      ...Array.from({ length: 4998 }, (_, n) => run(`x${n}`)),
+    ],
   };
-  models.value = new Map([["first", first!], ["other", other!]]);
+  models.value = new Map([
+    ["first", first!],
+    ["other", other!],
+  ]);
   view.value = { ...DEFAULTS, open: ["first", "other"], row: 12 };
   page = document.createElement("div");
 });
@@ -84,7 +107,9 @@ describe("the page", () => {
 
   it("sorts by a header, which says so", () => {
     show(<RunTable />);
-    const button = [...page.querySelectorAll<HTMLButtonElement>("th button")].find((each) => each.title === "name")!;
+    const button = [...page.querySelectorAll<HTMLButtonElement>("th button")].find(
+      (each) => each.title === "name",
+    )!;
     act(() => button.click());
     expect(button.closest("th")!.getAttribute("aria-sort")).toBe("ascending");
     act(() => button.click());
@@ -102,7 +127,14 @@ describe("the page", () => {
 
   it("names the buttons of every open run", () => {
     show(<RunPicker />);
-    const names = [...page.querySelectorAll("button")].map((each) => each.getAttribute("aria-label") ?? each.textContent);
-    expect(names).toEqual(["Remove first", "Make first: <b>other</b>", "Remove <b>other</b>", "Compare with another run …"]);
+    const names = [...page.querySelectorAll("button")].map(
+      (each) => each.getAttribute("aria-label") ?? each.textContent,
+    );
+    expect(names).toEqual([
+      "Remove first",
+      "Make first: <b>other</b>",
+      "Remove <b>other</b>",
+      "Compare with another run …",
+    ]);
   });
 });

@@ -28,13 +28,19 @@ it("the code is saved beside that of the observation", () => {
 it("a file that a model cannot encode is refused, and the page stays", async () => {
   const decoderOnly = await smallModel();
   decoderOnly.data.autoencodes = false;
-  const Dropping = () => <div data-dragging={useFiles(decoderOnly)}><Uploads model={decoderOnly} /></div>;
+  const Dropping = () => (
+    <div data-dragging={useFiles(decoderOnly)}>
+      <Uploads model={decoderOnly} />
+    </div>
+  );
   await act(() => render(<Dropping />, page));
   const drop = new Event("drop", { cancelable: true });
   Object.assign(drop, { dataTransfer: { files: [new File([], "a.png")], types: ["Files"] } });
   await act(() => void window.dispatchEvent(drop));
   expect(drop.defaultPrevented).toBe(true);
-  expect(page.textContent).toBe("This model does not encode observations, so it cannot show your files.");
+  expect(page.textContent).toBe(
+    "This model does not encode observations, so it cannot show your files.",
+  );
   expect(uploads.value).toEqual([]);
   await act(() => render(null, page));
   refused.value = [];

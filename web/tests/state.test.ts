@@ -7,7 +7,14 @@ beforeEach(() => {
 
 describe("a link", () => {
   it("opens the same view", () => {
-    const shown = { ...DEFAULTS, open: ["abc"], tab: "data" as const, z: [0.5, -1.25], x: "z:3", row: 7 };
+    const shown = {
+      ...DEFAULTS,
+      open: ["abc"],
+      tab: "data" as const,
+      z: [0.5, -1.25],
+      x: "z:3",
+      row: 7,
+    };
     expect(decode(`#${encode(shown)}`)).toEqual(shown);
   });
 
@@ -21,7 +28,8 @@ describe("a link", () => {
   });
 
   it("with wrong values leaves these at their defaults", () => {
-    const hostile = 'tab="evil"&z=["a"]&row=-1&lasso=[[1]]&open=["a","b","c","d","e"]&images=1&nothing=1&x=<b>';
+    const hostile =
+      'tab="evil"&z=["a"]&row=-1&lasso=[[1]]&open=["a","b","c","d","e"]&images=1&nothing=1&x=<b>';
     expect(decode(hostile)).toEqual(DEFAULTS);
   });
 });

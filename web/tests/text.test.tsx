@@ -19,7 +19,8 @@ describe("text", () => {
 
   it("isolates names that could turn the text around them", () => {
     expect(isolated("size")).toBe("size");
-    for (const name of ["\u05D2\u05D5\u05D3\u05DC", "\u0644\u0648\u0646", RIGHT_TO_LEFT]) expect(isolated(name)).toBe(`\u2068${name}\u2069`);
+    for (const name of ["\u05D2\u05D5\u05D3\u05DC", "\u0644\u0648\u0646", RIGHT_TO_LEFT])
+      expect(isolated(name)).toBe(`\u2068${name}\u2069`);
   });
 
   it("has shares in percent", () => {
@@ -34,8 +35,14 @@ describe("text", () => {
   });
 
   it("of a class says how often it occurs in the data and under the prior", async () => {
-    const variable = { ...(await smallModel()).variable(2), masses: [0.5, 0.3, 0.2], priorMasses: [0.25, 0.25, 0.5] };
-    expect(massText(variable, 0, true)).toBe("Class 0, 50 % of the data and 25 % under the prior; the observation is in it");
+    const variable = {
+      ...(await smallModel()).variable(2),
+      masses: [0.5, 0.3, 0.2],
+      priorMasses: [0.25, 0.25, 0.5],
+    };
+    expect(massText(variable, 0, true)).toBe(
+      "Class 0, 50 % of the data and 25 % under the prior; the observation is in it",
+    );
   });
 });
 
@@ -53,7 +60,8 @@ describe("names in any script", () => {
     const walker = document.createTreeWalker(document.body, NodeFilter.SHOW_TEXT);
     const around: (string | undefined)[] = [];
     while (walker.nextNode()) {
-      if (walker.currentNode.nodeValue!.includes(RIGHT_TO_LEFT)) around.push(walker.currentNode.parentElement?.localName);
+      if (walker.currentNode.nodeValue!.includes(RIGHT_TO_LEFT))
+        around.push(walker.currentNode.parentElement?.localName);
     }
     expect(around.length).toBeGreaterThan(1);
     expect(new Set(around)).toEqual(new Set(["bdi"]));
@@ -61,11 +69,32 @@ describe("names in any script", () => {
 });
 
 describe("the key of channels", () => {
-  const image = (channelNames: string[], colours: [number, number, number][], alpha = false): ImageObservation => ({
-    kind: "image", channels: colours.length, height: 1, width: 1, units: { scale: [1], shift: [0], clip: false }, channelNames, pixels: false,
-    colours: { low: colours.map(() => 0), high: colours.map(() => 1), colours, diverging: false, alpha },
+  const image = (
+    channelNames: string[],
+    colours: [number, number, number][],
+    alpha = false,
+  ): ImageObservation => ({
+    kind: "image",
+    channels: colours.length,
+    height: 1,
+    width: 1,
+    units: { scale: [1], shift: [0], clip: false },
+    channelNames,
+    pixels: false,
+    colours: {
+      low: colours.map(() => 0),
+      high: colours.map(() => 1),
+      colours,
+      diverging: false,
+      alpha,
+    },
   });
-  const bands: [number, number, number][] = [[1, 0, 0], [0, 1, 0], [0, 0, 1], [0, 0, 0]];
+  const bands: [number, number, number][] = [
+    [1, 0, 0],
+    [0, 1, 0],
+    [0, 0, 1],
+    [0, 0, 0],
+  ];
 
   it("is for false colours only", () => {
     expect(keyNames(image(["red", "green", "blue"], bands.slice(0, 3)))).toEqual([]);
@@ -77,8 +106,22 @@ describe("the key of channels", () => {
 
   it("has the colour and the name of each channel", () => {
     const page = document.createElement("div");
-    render(<ChannelKey seen={image(["DNA", "actin"], [[1, 0, 0.5], [0, 1, 0]])} />, page);
-    expect(Array.from(page.querySelectorAll("li"), (item) => item.textContent!.trim())).toEqual(["DNA", "actin"]);
+    render(
+      <ChannelKey
+        seen={image(
+          ["DNA", "actin"],
+          [
+            [1, 0, 0.5],
+            [0, 1, 0],
+          ],
+        )}
+      />,
+      page,
+    );
+    expect(Array.from(page.querySelectorAll("li"), (item) => item.textContent!.trim())).toEqual([
+      "DNA",
+      "actin",
+    ]);
     expect(page.querySelector("rect")!.getAttribute("style")).toContain("rgb(255 0 128)");
   });
 });

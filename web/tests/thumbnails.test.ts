@@ -5,7 +5,13 @@ import { place, range, thumbnail } from "../src/thumbnails";
 import { smallModel, writeBundle } from "./fixture";
 
 const SHEETS: Thumbnails = {
-  kind: "image", count: 20, columns: 4, rows: 2, tile: [5, 7], sheets: [], type: "image/png",
+  kind: "image",
+  count: 20,
+  columns: 4,
+  rows: 2,
+  tile: [5, 7],
+  sheets: [],
+  type: "image/png",
 };
 
 describe("tiles of sheets", () => {
@@ -28,7 +34,9 @@ describe("values of rows", () => {
         information: add([], [0]),
         prior: add([], [0]),
         rows: {
-          ...plain.data.rows, mean: add([], [0]), factors: add([], [0]),
+          ...plain.data.rows,
+          mean: add([], [0]),
+          factors: add([], [0]),
           shown: { kind: "vector", count: 2, values: add(values, [2, 16]) },
         },
       })),

@@ -4,8 +4,13 @@ import { comparable, limits } from "../src/ui/vector-scale";
 import { inUnits, toNetwork, valueNames } from "../src/units";
 
 const TABLE: VectorObservation = {
-  kind: "vector", length: 3, names: ["a", "b", "c"], positions: null, curve: false,
-  units: { scale: [2, 0, 4], shift: [1, 7, 0], clip: false }, counts: false,
+  kind: "vector",
+  length: 3,
+  names: ["a", "b", "c"],
+  positions: null,
+  curve: false,
+  units: { scale: [2, 0, 4], shift: [1, 7, 0], clip: false },
+  counts: false,
 };
 
 it("a constant column is 0 for the network and its value for the user", () => {
@@ -27,6 +32,11 @@ it("limits ignore what is not finite", () => {
 
 it("values of images are named by channel, row and column", () => {
   const image = { kind: "image", channels: 2, height: 1, width: 2, channelNames: ["red", "green"] };
-  expect(valueNames(image as unknown as Parameters<typeof valueNames>[0])).toEqual(["red 0 0", "red 0 1", "green 0 0", "green 0 1"]);
+  expect(valueNames(image as unknown as Parameters<typeof valueNames>[0])).toEqual([
+    "red 0 0",
+    "red 0 1",
+    "green 0 0",
+    "green 0 1",
+  ]);
   expect(valueNames(TABLE)).toEqual(["a", "b", "c"]);
 });

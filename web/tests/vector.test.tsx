@@ -6,7 +6,12 @@ import { smallModel } from "./fixture";
 
 const model = await smallModel();
 const TABLE: VectorObservation = {
-  kind: "vector", length: 3, names: ["age", "<b>income</b>", "height"], positions: null, curve: false, counts: false,
+  kind: "vector",
+  length: 3,
+  names: ["age", "<b>income</b>", "height"],
+  positions: null,
+  curve: false,
+  counts: false,
   units: { scale: [10, 20000, 0.1], shift: [40, 30000, 1.7], clip: false },
 };
 const observed: Series = { name: "observed", values: [30, 10000, 1.9], role: "behind" };
@@ -18,7 +23,10 @@ function drawn(seen: VectorObservation, series: Series[]): HTMLElement {
 }
 
 describe("bars of a table", () => {
-  const place = drawn(TABLE, [{ name: "decoded", values: [50, 30000, 1.6], role: "main" }, observed]);
+  const place = drawn(TABLE, [
+    { name: "decoded", values: [50, 30000, 1.6], role: "main" },
+    observed,
+  ]);
   const texts = Array.from(place.querySelectorAll("text"), (text) => text.textContent);
 
   it("have the names of columns as text, and values in the user's units", () => {
@@ -26,13 +34,19 @@ describe("bars of a table", () => {
   });
 
   it("share one scale although columns have units of their own", () => {
-    const bars = Array.from(place.querySelectorAll<SVGRectElement>(".bar.main"), (bar) => +bar.getAttribute("width")!);
+    const bars = Array.from(
+      place.querySelectorAll<SVGRectElement>(".bar.main"),
+      (bar) => +bar.getAttribute("width")!,
+    );
     expect(bars[0]).toBeCloseTo(bars[2]!); // one scale above and below
     expect(bars[1]).toBeCloseTo(0); // at the shift
   });
 
   it("have a stroke at the observed value", () => {
-    const strokes = Array.from(place.querySelectorAll<SVGRectElement>(".bar.behind"), (bar) => +bar.getAttribute("x")!);
+    const strokes = Array.from(
+      place.querySelectorAll<SVGRectElement>(".bar.behind"),
+      (bar) => +bar.getAttribute("x")!,
+    );
     expect(strokes[0]).toBeCloseTo(strokes[1]!); // one scale below
     expect(strokes[2]).toBeGreaterThan(strokes[0]!);
   });
@@ -40,9 +54,27 @@ describe("bars of a table", () => {
 
 it("counts lie at log(1 + x), with decades on the axis", () => {
   const names = Array.from({ length: 30 }, (_, n) => `gene ${n}`);
-  const seen = { ...TABLE, length: 30, names, counts: true, units: { scale: [1], shift: [0], clip: false } };
-  const place = drawn(seen, [{ name: "decoded", values: names.map((_, n) => (n % 3 === 0 ? 0 : n % 3 === 1 ? 9 : 99)), role: "main" }]);
-  const ends = Array.from(place.querySelector("path")!.getAttribute("d")!.matchAll(/,([\d.]+)V([\d.]+)/g), ([, zero, value]) => +zero! - +value!);
+  const seen = {
+    ...TABLE,
+    length: 30,
+    names,
+    counts: true,
+    units: { scale: [1], shift: [0], clip: false },
+  };
+  const place = drawn(seen, [
+    {
+      name: "decoded",
+      values: names.map((_, n) => (n % 3 === 0 ? 0 : n % 3 === 1 ? 9 : 99)),
+      role: "main",
+    },
+  ]);
+  const ends = Array.from(
+    place
+      .querySelector("path")!
+      .getAttribute("d")!
+      .matchAll(/,([\d.]+)V([\d.]+)/g),
+    ([, zero, value]) => +zero! - +value!,
+  );
   expect(ends[0]).toBeCloseTo(0);
   expect(ends[2]! / ends[1]!).toBeCloseTo(2); // log 100 and log 10
   const texts = Array.from(place.querySelectorAll("text"), (text) => text.textContent);
@@ -50,15 +82,27 @@ it("counts lie at log(1 + x), with decades on the axis", () => {
 });
 
 it("curves lie at the positions of their columns", () => {
-  const seen = { ...TABLE, curve: true, positions: [0, 1, 10], units: { scale: [1], shift: [0], clip: false } };
-  const path = drawn(seen, [{ ...observed, values: [0, 1, 0] }]).querySelector("path")!.getAttribute("d")!;
+  const seen = {
+    ...TABLE,
+    curve: true,
+    positions: [0, 1, 10],
+    units: { scale: [1], shift: [0], clip: false },
+  };
+  const path = drawn(seen, [{ ...observed, values: [0, 1, 0] }])
+    .querySelector("path")!
+    .getAttribute("d")!;
   const x = Array.from(path.matchAll(/[ML]([\d.]+),/g), (found) => +found[1]!);
   expect((x[1]! - x[0]!) / (x[2]! - x[0]!)).toBeCloseTo(0.1, 3);
 });
 
 describe("values of a curve", () => {
   it("are read by the arrow keys", async () => {
-    const seen = { ...TABLE, curve: true, positions: [0, 1, 10], units: { scale: [1], shift: [0], clip: false } };
+    const seen = {
+      ...TABLE,
+      curve: true,
+      positions: [0, 1, 10],
+      units: { scale: [1], shift: [0], clip: false },
+    };
     const chart = drawn(seen, [{ ...observed, values: [0.5, 1.5, 2.5] }]).querySelector("svg")!;
     expect(chart.getAttribute("tabindex")).toBe("0");
     for (const text of ["<b>income</b>, observed 1.5", "height, observed 2.5"]) {
@@ -68,6 +112,10 @@ describe("values of a curve", () => {
   });
 
   it("stop at the ends", () => {
-    expect(["ArrowLeft", "ArrowRight", "Home", "End", "PageUp", "x"].map((key) => columnAfter(key, 2, 3))).toEqual([1, 2, 0, 2, 2, null]);
+    expect(
+      ["ArrowLeft", "ArrowRight", "Home", "End", "PageUp", "x"].map((key) =>
+        columnAfter(key, 2, 3),
+      ),
+    ).toEqual([1, 2, 0, 2, 2, null]);
   });
 });

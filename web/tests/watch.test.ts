@@ -13,10 +13,29 @@ import { smallModel } from "./fixture";
 function manifestAt(step: number): Manifest {
   const empty = { step: [], terms: {} };
   const run: RunData = {
-    id: "aaaaaaaaaaaa", name: "a", state: "running", step, steps: 1000,
-    settings: {}, scores: {}, log: empty, measures: empty, explorable: true, reason: "",
+    id: "aaaaaaaaaaaa",
+    name: "a",
+    state: "running",
+    step,
+    steps: 1000,
+    settings: {},
+    scores: {},
+    log: empty,
+    measures: empty,
+    explorable: true,
+    reason: "",
   };
-  return { title: "", version: "", served: true, watch: true, runs: [run], open: [run.id], terms: {}, tag: String(step), ids: null };
+  return {
+    title: "",
+    version: "",
+    served: true,
+    watch: true,
+    runs: [run],
+    open: [run.id],
+    terms: {},
+    tag: String(step),
+    ids: null,
+  };
 }
 
 /** A model of the given step whose rows come in reverse order. */
@@ -56,7 +75,11 @@ describe("the question for the manifest", () => {
     let step = 7;
     const server = (_: string, { headers }: { headers: Record<string, string> }) => {
       const known = headers["If-None-Match"] === `"${step}"`;
-      return Promise.resolve(known ? new Response(null, { status: 304 }) : new Response(JSON.stringify(manifestAt(step))));
+      return Promise.resolve(
+        known
+          ? new Response(null, { status: 304 })
+          : new Response(JSON.stringify(manifestAt(step))),
+      );
     };
     vi.stubGlobal("fetch", server);
     const first = (await fetchManifest(manifestAt(0)))!;
@@ -73,7 +96,11 @@ describe("the question for the manifest", () => {
     const before = { ...manifestAt(1), runs: named("abc", 1) };
     const next = { ...manifestAt(2), runs: named("bd", 2), ids: ["d", "c", "b"] };
     const all = merged(before, next);
-    expect(all.runs.map(({ id, step }) => [id, step])).toEqual([["d", 2], ["c", 1], ["b", 2]]);
+    expect(all.runs.map(({ id, step }) => [id, step])).toEqual([
+      ["d", 2],
+      ["c", 1],
+      ["b", 2],
+    ]);
     expect(all.runs[1]).toBe(before.runs[2]);
     expect(merged(before, manifestAt(3)).runs).toHaveLength(1);
   });
@@ -82,7 +109,10 @@ describe("the question for the manifest", () => {
 describe("watching", () => {
   it("leaves everything as it is while nothing changes", async () => {
     const before = manifest.value;
-    const watched = new Watcher({ manifest: () => Promise.resolve(null), model: () => modelAt(200) });
+    const watched = new Watcher({
+      manifest: () => Promise.resolve(null),
+      model: () => modelAt(200),
+    });
     await watched.look();
     await settled();
     expect(manifest.value).toBe(before);
@@ -90,7 +120,10 @@ describe("watching", () => {
   });
 
   it("reads newer weights once, and keeps the code and the observation", async () => {
-    const watched = watcher(() => 300, () => 200);
+    const watched = watcher(
+      () => 300,
+      () => 200,
+    );
     await watched.look();
     await settled();
     await watched.look();
@@ -106,7 +139,10 @@ describe("watching", () => {
   it("pins the observation of a view at the model's start, also for undo", async () => {
     view.value = { ...view.value, row: null, z: null };
     change({ tab: "data" });
-    await watcher(() => 300, () => 200).look();
+    await watcher(
+      () => 300,
+      () => 200,
+    ).look();
     await settled();
     expect(view.value.row).toBe(0);
     expect(originOf(models.value.get("aaaaaaaaaaaa")!)).toEqual({ kind: "row", row: 49 });
@@ -129,7 +165,10 @@ describe("watching", () => {
     });
     const seen = shown(before);
     for (const tab of tabs) expect(shown(newer)[tab]).not.toEqual(seen[tab]);
-    const source = { manifest: () => Promise.resolve(manifestAt(300)), model: () => Promise.resolve(newer) };
+    const source = {
+      manifest: () => Promise.resolve(manifestAt(300)),
+      model: () => Promise.resolve(newer),
+    };
     await new Watcher(source).look();
     await settled();
     expect(view.value).toMatchObject({ tab: "runs", ends: null, grid: null, x: "" });
@@ -145,14 +184,20 @@ describe("watching", () => {
     const file = () => new File([new Array(16).fill(0.5).join(",")], "a.csv");
     await take(before, [file()]);
     expect(view.value.z).toEqual([1, 1, 1, 0, 0]);
-    await watcher(() => 300, () => 200).look();
+    await watcher(
+      () => 300,
+      () => 200,
+    ).look();
     await settled();
     const newer = models.value.get("aaaaaaaaaaaa")!;
     expect(newer).not.toBe(before);
     expect(originOf(newer).kind).toBe("upload");
     expect(view.value.z).toEqual([200, 0, 1, 0, 0]);
     change({ z: [7, 0, 1, 0, 0] });
-    await watcher(() => 500, () => 400).look();
+    await watcher(
+      () => 500,
+      () => 400,
+    ).look();
     await settled();
     const newest = models.value.get("aaaaaaaaaaaa")!;
     expect(codeOf(newest, originOf(newest))![0]).toBe(400);
@@ -160,7 +205,10 @@ describe("watching", () => {
   });
 
   it("reads one model at a time", async () => {
-    const watched = watcher(() => 300, () => 200);
+    const watched = watcher(
+      () => 300,
+      () => 200,
+    );
     await Promise.all([watched.refresh(), watched.refresh()]);
     manifest.value = manifestAt(300);
     await Promise.all([watched.refresh(), watched.refresh()]);
@@ -170,7 +218,8 @@ describe("watching", () => {
   it("says that the server does not answer, until it does", async () => {
     let down = true;
     const watched = new Watcher({
-      manifest: () => (down ? Promise.reject(new Error("refused")) : Promise.resolve(manifestAt(100))),
+      manifest: () =>
+        down ? Promise.reject(new Error("refused")) : Promise.resolve(manifestAt(100)),
       model: () => modelAt(100),
     });
     await watched.look();

@@ -9,7 +9,8 @@ export function Classes({ model, variable }: { model: Model; variable: Variable 
   const chosen = classOf(variable, code.value);
   const start = codeOf(model, originOf(model));
   const observed = start && classOf(variable, start);
-  const choose = (n: number) => change({ z: withClass(variable, code.value, n) }, `classes ${variable.number}`);
+  const choose = (n: number) =>
+    change({ z: withClass(variable, code.value, n) }, `classes ${variable.number}`);
   return (
     <div
       class="classes"
@@ -47,12 +48,19 @@ export function Classes({ model, variable }: { model: Model; variable: Variable 
 export function massText({ masses, priorMasses }: Variable, n: number, observed: boolean): string {
   const [mass, prior] = [masses[n], priorMasses[n]];
   const known = mass !== undefined && prior !== undefined;
-  const share = known ? `Class ${n}, ${percent(mass)} of the data and ${percent(prior)} under the prior` : `Class ${n}`;
+  const share = known
+    ? `Class ${n}, ${percent(mass)} of the data and ${percent(prior)} under the prior`
+    : `Class ${n}`;
   return observed ? `${share}; the observation is in it` : share;
 }
 
 /** The class that a key goes to, as in every group of radio buttons; Delete goes to the observed one. */
-export function moved(key: string, chosen: number, classes: number, observed: number | null): number | null {
+export function moved(
+  key: string,
+  chosen: number,
+  classes: number,
+  observed: number | null,
+): number | null {
   if (key === "ArrowRight" || key === "ArrowDown") return (chosen + 1) % classes;
   if (key === "ArrowLeft" || key === "ArrowUp") return (chosen + classes - 1) % classes;
   if (key === "Home") return 0;

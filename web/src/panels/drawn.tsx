@@ -23,8 +23,14 @@ function Traversal({ model, drawn }: { model: Model; drawn: Drawn }) {
   const isImage = model.data.observation.kind === "image";
   return (
     <section class="traversal" aria-label={`Traversal of ${isolated(variable.name)}`}>
-      <h3><VariableName variable={variable} /></h3>
-      {isImage ? <Strip model={model} drawn={drawn} label={`Traversal of ${isolated(variable.name)}`} /> : <Curves model={model} drawn={drawn} />}
+      <h3>
+        <VariableName variable={variable} />
+      </h3>
+      {isImage ? (
+        <Strip model={model} drawn={drawn} label={`Traversal of ${isolated(variable.name)}`} />
+      ) : (
+        <Curves model={model} drawn={drawn} />
+      )}
     </section>
   );
 }
@@ -38,7 +44,9 @@ interface StripProps {
 function Strip({ model, drawn, label }: StripProps) {
   const canvas = useRef<HTMLCanvasElement>(null);
   useEffect(() => {
-    void createImageBitmap(new Blob([model.bundle.file(drawn.picture)], { type: "image/png" })).then((picture) => {
+    void createImageBitmap(
+      new Blob([model.bundle.file(drawn.picture)], { type: "image/png" }),
+    ).then((picture) => {
       if (!canvas.current) return;
       [canvas.current.width, canvas.current.height] = [picture.width, picture.height];
       canvas.current.getContext("2d")!.drawImage(picture, 0, 0);
@@ -58,5 +66,12 @@ function Curves({ model, drawn }: { model: Model; drawn: Drawn }) {
     role: "main",
     colour: scoreColour(steps > 1 ? n / (steps - 1) : 0.5),
   }));
-  return <VectorChart model={model} seen={seen} series={series} label={`Traversal of ${isolated(model.variable(drawn.variable).name)}`} />;
+  return (
+    <VectorChart
+      model={model}
+      seen={seen}
+      series={series}
+      label={`Traversal of ${isolated(model.variable(drawn.variable).name)}`}
+    />
+  );
 }

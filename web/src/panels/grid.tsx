@@ -23,13 +23,18 @@ import { Waiting } from "./waiting";
 const STEPS = { image: 9, vector: 5 };
 const CELL = { image: "min(76px, 8vh)", vector: "140px" };
 
-const HELP = "Two latent variables change together, from low to high values under their priors, and the others keep their values.";
+const HELP =
+  "Two latent variables change together, from low to high values under their priors, and the others keep their values.";
 const CLICK = "Click a place to take both values.";
 
 export function Grid({ model }: { model: Model }) {
   const chosen = variablesOf(model, view.value.grid);
   if (chosen) return <Shown model={model} across={chosen[0]} up={chosen[1]} />;
-  return <Panel title="Grid" help={`${HELP} ${CLICK}`}><p>This model has only one latent variable.</p></Panel>;
+  return (
+    <Panel title="Grid" help={`${HELP} ${CLICK}`}>
+      <p>This model has only one latent variable.</p>
+    </Panel>
+  );
 }
 
 /** Factors that are the horizontal and the vertical place. */
@@ -38,24 +43,32 @@ const UP = /^(pos(ition)?[ _-]?)?y$/i;
 
 /** The variables of the axes: the chosen ones, or the two with the highest KL, those of a place as it
  * lies. */
-export function variablesOf(model: Model, chosen: readonly [number, number] | null): [Variable, Variable] | null {
+export function variablesOf(
+  model: Model,
+  chosen: readonly [number, number] | null,
+): [Variable, Variable] | null {
   const [one, two] = model.data.variables;
   if (!one || !two) return null;
   const [first, second] = isTurned(one, two) ? [two, one] : [one, two];
-  const found = chosen?.map((number) => model.data.variables.find((each) => each.number === number));
+  const found = chosen?.map((number) =>
+    model.data.variables.find((each) => each.number === number),
+  );
   const [across, up] = [found?.[0] ?? first, found?.[1] ?? second];
   return across === up ? [first, second] : [across, up];
 }
 
 /** Whether the first of two variables is the vertical place, or the second the horizontal one. */
 function isTurned(one: Variable, two: Variable): boolean {
-  const only = (name: RegExp, variable: Variable, other: Variable) => name.test(variable.factor ?? "") && !name.test(other.factor ?? "");
+  const only = (name: RegExp, variable: Variable, other: Variable) =>
+    name.test(variable.factor ?? "") && !name.test(other.factor ?? "");
   return only(UP, one, two) || only(ACROSS, two, one);
 }
 
 /** Codes of the grid, row by row, the highest values of the second variable first. */
 export function gridCodes(across: Variable, up: Variable, z: Code, steps: number): number[][] {
-  return traverse(up, z, steps).reverse().flatMap((row) => traverse(across, row, steps));
+  return traverse(up, z, steps)
+    .reverse()
+    .flatMap((row) => traverse(across, row, steps));
 }
 
 interface ShownProps {
@@ -75,13 +88,32 @@ function Shown({ model, across, up }: ShownProps) {
   // What was decoded last may be of other variables.
   const ready = parts.length === codes.length + 1;
   return (
-    <Panel title="Grid" help={`${HELP}${classesClause([across, up])} ${CLICK}`} csv={ready ? () => csvOf(model, [across, up], decoded!.codes.slice(1), parts.slice(1)) : undefined}>
+    <Panel
+      title="Grid"
+      help={`${HELP}${classesClause([across, up])} ${CLICK}`}
+      csv={
+        ready
+          ? () => csvOf(model, [across, up], decoded!.codes.slice(1), parts.slice(1))
+          : undefined
+      }
+    >
       <div class="options">
         <Axis model={model} label="Horizontal" place={0} chosen={[across, up]} />
         <Axis model={model} label="Vertical" place={1} chosen={[across, up]} />
         <DifferenceToggle model={model} base="now" />
       </div>
-      {ready ? <Tiles model={model} across={across} up={up} columns={columns} codes={codes} parts={parts} /> : <Waiting />}
+      {ready ? (
+        <Tiles
+          model={model}
+          across={across}
+          up={up}
+          columns={columns}
+          codes={codes}
+          parts={parts}
+        />
+      ) : (
+        <Waiting />
+      )}
     </Panel>
   );
 }
@@ -104,7 +136,10 @@ function Axis({ model, label, place, chosen }: AxisProps) {
   return (
     <Choice
       label={label}
-      options={model.data.variables.map((variable) => ({ key: String(variable.number), name: optionName(variable) }))}
+      options={model.data.variables.map((variable) => ({
+        key: String(variable.number),
+        name: optionName(variable),
+      }))}
       value={String(chosen[place].number)}
       onChange={(key) => choose(+key)}
     />
@@ -126,17 +161,33 @@ interface TilesProps extends ShownProps {
 function Tiles({ model, across, up, columns, codes, parts }: TilesProps) {
   const rows = codes.length / columns;
   const column = currentStep(across, codes.slice(0, columns), code.value);
-  const row = currentStep(up, codes.filter((_, n) => n % columns === 0), code.value);
+  const row = currentStep(
+    up,
+    codes.filter((_, n) => n % columns === 0),
+    code.value,
+  );
   const at = row < 0 || column < 0 ? -1 : row * columns + column;
   const choose = (from: Code) => change({ z: taken(up, taken(across, code.value, from), from) });
   return (
     <div class="grid-frame">
-      <div class="latent-grid" style={{ "--columns": columns, "--cell": CELL[model.data.observation.kind] }}>
-        <div class="up-name" aria-hidden="true"><bdi>{up.name}</bdi> →</div>
-        <div class="up-values" aria-hidden="true">
-          {Array.from({ length: rows }, (_, row) => <span key={row}>{stepName(up, codes[row * columns]!)}</span>)}
+      <div
+        class="latent-grid"
+        style={{ "--columns": columns, "--cell": CELL[model.data.observation.kind] }}
+      >
+        <div class="up-name" aria-hidden="true">
+          <bdi>{up.name}</bdi> →
         </div>
-        <div class="cells" role="group" aria-label={`Grid of ${isolated(across.name)} and ${isolated(up.name)}`} onKeyDown={(event) => moveFocus(event, columns)}>
+        <div class="up-values" aria-hidden="true">
+          {Array.from({ length: rows }, (_, row) => (
+            <span key={row}>{stepName(up, codes[row * columns]!)}</span>
+          ))}
+        </div>
+        <div
+          class="cells"
+          role="group"
+          aria-label={`Grid of ${isolated(across.name)} and ${isolated(up.name)}`}
+          onKeyDown={(event) => moveFocus(event, columns)}
+        >
           {codes.map((each, n) => (
             <Tile
               key={n}
@@ -150,9 +201,13 @@ function Tiles({ model, across, up, columns, codes, parts }: TilesProps) {
           ))}
         </div>
         <div class="across-values" aria-hidden="true">
-          {codes.slice(0, columns).map((each, n) => <span key={n}>{stepName(across, each)}</span>)}
+          {codes.slice(0, columns).map((each, n) => (
+            <span key={n}>{stepName(across, each)}</span>
+          ))}
         </div>
-        <div class="across-name" aria-hidden="true"><bdi>{across.name}</bdi> →</div>
+        <div class="across-name" aria-hidden="true">
+          <bdi>{across.name}</bdi> →
+        </div>
       </div>
     </div>
   );
@@ -162,7 +217,9 @@ function Cell({ model, values, now }: { model: Model; values: Float32Array; now:
   const seen = model.data.observation;
   const { difference } = view.value;
   if (seen.kind === "image") {
-    return <Observation model={model} values={values} minus={difference ? now : undefined} label="" />;
+    return (
+      <Observation model={model} values={values} minus={difference ? now : undefined} label="" />
+    );
   }
   const before = difference ? inUnits(seen, now) : null;
   const shown = inUnits(seen, values).map((value, n) => value - (before?.[n] ?? 0));
@@ -177,10 +234,20 @@ function stepColumn({ name, discrete }: Variable): string {
 }
 
 /** The values of both variables, the code and what is decoded from it, in the user's units. */
-export function csvOf(model: Model, [across, up]: readonly [Variable, Variable], codes: readonly Code[], parts: readonly Float32Array[]): Csv {
+export function csvOf(
+  model: Model,
+  [across, up]: readonly [Variable, Variable],
+  codes: readonly Code[],
+  parts: readonly Float32Array[],
+): Csv {
   const seen = model.data.observation;
   return {
     columns: [stepColumn(across), stepColumn(up), ...dimensionNames(model), ...valueNames(seen)],
-    rows: codes.map((z, n) => [stepValue(across, z), stepValue(up, z), ...z, ...inUnits(seen, parts[n]!)]),
+    rows: codes.map((z, n) => [
+      stepValue(across, z),
+      stepValue(up, z),
+      ...z,
+      ...inUnits(seen, parts[n]!),
+    ]),
   };
 }

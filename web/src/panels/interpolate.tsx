@@ -23,7 +23,9 @@ const STEPS = 9;
 export function Interpolate({ model }: { model: Model }) {
   const ends = endsOf(model, view.value.ends);
   const [from, to] = ends.map((end) => codeAt(model, end)) as [Code, Code];
-  const path = Array.from({ length: STEPS }, (_, n) => interpolated(model.data.variables, from, to, n / (STEPS - 1)));
+  const path = Array.from({ length: STEPS }, (_, n) =>
+    interpolated(model.data.variables, from, to, n / (STEPS - 1)),
+  );
   const decoded = useDecoded(model, path);
   const values = useParts(decoded);
   const discrete = model.data.variables.some((variable) => variable.discrete);
@@ -62,11 +64,17 @@ export function Interpolate({ model }: { model: Model }) {
 }
 
 /** A code at a share of the way: linear in continuous variables, and discrete ones switch in the middle. */
-export function interpolated(variables: readonly Variable[], from: Code, to: Code, share: number): number[] {
+export function interpolated(
+  variables: readonly Variable[],
+  from: Code,
+  to: Code,
+  share: number,
+): number[] {
   const mixed = from.map((value, column) => value + share * (to[column]! - value));
   for (const { discrete, columns } of variables) {
     if (!discrete) continue;
-    for (let column = columns[0]; column < columns[1]; column++) mixed[column] = (share < 0.5 ? from : to)[column]!;
+    for (let column = columns[0]; column < columns[1]; column++)
+      mixed[column] = (share < 0.5 ? from : to)[column]!;
   }
   return mixed;
 }
@@ -81,13 +89,16 @@ export function nearestShare(from: Code, to: Code, z: Code): number {
 
 /** The step of a path that a code is at, or -1. */
 function currentOf(path: readonly Code[], z: Code): number {
-  return path.findIndex((each) => each.every((value, column) => Math.abs(value - z[column]!) < 1e-4));
+  return path.findIndex((each) =>
+    each.every((value, column) => Math.abs(value - z[column]!) < 1e-4),
+  );
 }
 
 /** Ends that the model has: those of the view, or the start and the row after it. */
 export function endsOf(model: Model, chosen: [End, End] | null): [End, End] {
   const { start, size } = model.data;
-  const fits = (end: End) => (typeof end === "number" ? model.rowOf(end) !== null : end.length === size);
+  const fits = (end: End) =>
+    typeof end === "number" ? model.rowOf(end) !== null : end.length === size;
   return chosen?.every(fits) ? chosen : [model.indexOf(start), after(model, start)];
 }
 
@@ -123,18 +134,38 @@ function EndPicker({ model, ends, place, picture }: EndProps) {
   return (
     <figure class="end">
       {row !== null && row < model.data.rows.shown.count ? (
-        <Thumbnail model={model} row={row} label={`${name}: observation ${isolated(rowName(model, row))}`} />
+        <Thumbnail
+          model={model}
+          row={row}
+          label={`${name}: observation ${isolated(rowName(model, row))}`}
+        />
       ) : (
         picture && <Observation model={model} values={picture} label={`${name}: decoded`} />
       )}
       <figcaption>
-        <span><b>{name}</b> {row === null ? "a code" : <bdi>{rowName(model, row)}</bdi>}</span>
+        <span>
+          <b>{name}</b> {row === null ? "a code" : <bdi>{rowName(model, row)}</bdi>}
+        </span>
         <span class="pickers" role="group" aria-label={`${name}: choose`}>
-          <button type="button" onClick={() => pickRow(randomRow(model))}>Random</button>
-          <button type="button" onClick={() => pick(next)}>Next</button>
-          <button type="button" onClick={() => pick(currentEnd(model))} title="What the sliders are at">Current</button>
+          <button type="button" onClick={() => pickRow(randomRow(model))}>
+            Random
+          </button>
+          <button type="button" onClick={() => pick(next)}>
+            Next
+          </button>
+          <button
+            type="button"
+            onClick={() => pick(currentEnd(model))}
+            title="What the sliders are at"
+          >
+            Current
+          </button>
           {selection.value && selection.value.length > 0 && (
-            <button type="button" onClick={() => pickRow(randomOf(selection.value!))} title="One of the selected points of the tab Data">
+            <button
+              type="button"
+              onClick={() => pickRow(randomOf(selection.value!))}
+              title="One of the selected points of the tab Data"
+            >
               Selected
             </button>
           )}
@@ -180,7 +211,11 @@ function UploadPicker({ model, name, pick }: UploadPickerProps) {
       }}
     >
       <option value="">Your file …</option>
-      {kept.map(({ id, name }) => <option key={id} value={id}>{name}</option>)}
+      {kept.map(({ id, name }) => (
+        <option key={id} value={id}>
+          {name}
+        </option>
+      ))}
     </select>
   );
 }
@@ -197,7 +232,12 @@ function Along({ model, from, to }: { model: Model; from: Code; to: Code }) {
         step={0.01}
         value={share}
         aria-valuetext={percent(share)}
-        onInput={(event) => change({ z: interpolated(model.data.variables, from, to, +event.currentTarget.value) }, "path")}
+        onInput={(event) =>
+          change(
+            { z: interpolated(model.data.variables, from, to, +event.currentTarget.value) },
+            "path",
+          )
+        }
       />
       <output>{percent(share)}</output>
     </label>

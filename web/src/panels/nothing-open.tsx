@@ -6,7 +6,12 @@ const MOST = 8; // runs whose reasons are listed
 
 export function NothingOpen() {
   const reasons = whyNothing();
-  if (reasons.length === 1) return <p class="waiting" role="status">{reasons[0]}</p>;
+  if (reasons.length === 1)
+    return (
+      <p class="waiting" role="status">
+        {reasons[0]}
+      </p>
+    );
   return (
     <div class="waiting" role="status">
       <p>No run can be opened:</p>
@@ -25,7 +30,8 @@ function whyNothing(): string[] {
   const { runs } = manifest.value;
   const { open } = view.value;
   if (open.some((id) => !failures.value.has(id))) return ["Opening …"];
-  if (open.length > 0) return open.map((id) => `${isolated(nameOf(id))} cannot be opened: ${failures.value.get(id)}`);
+  if (open.length > 0)
+    return open.map((id) => `${isolated(nameOf(id))} cannot be opened: ${failures.value.get(id)}`);
   if (runs.length === 0) return ["There are no runs yet."];
   if (runs.some((run) => run.explorable)) return ["No run is open. Choose one in the table."];
   return runs.map((run) => `${isolated(run.name)} ${run.reason}.`);

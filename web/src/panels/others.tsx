@@ -18,7 +18,11 @@ export function Others({ model }: { model: Model }) {
     <section class="others" aria-label="Other runs">
       {others.map((id) => {
         const other = models.value.get(id);
-        return other ? <Other key={id} first={model} other={other} /> : <Waiting key={id} id={id} />;
+        return other ? (
+          <Other key={id} first={model} other={other} />
+        ) : (
+          <Waiting key={id} id={id} />
+        );
       })}
     </section>
   );
@@ -35,17 +39,31 @@ function Waiting({ id }: { id: string }) {
 function Other({ first, other }: { first: Model; other: Model }) {
   const origin = originOf(first);
   const linked = !view.value.unlinked.includes(other.id);
-  const shown = linked ? movedCode(first, origin, code.value, other) : ownCode(first, origin, other);
+  const shown = linked
+    ? movedCode(first, origin, code.value, other)
+    : ownCode(first, origin, other);
   const upload = missingUpload(origin, other);
   useEffect(() => void (upload && encode(other, upload)), [upload?.id, other]);
   const found = matching(first, other);
   return (
     <article class="other" data-run={other.id} aria-label={runName(other.id)}>
-      <h2><bdi>{runName(other.id)}</bdi></h2>
-      {shown ? <Beside model={other} code={shown} /> : <p class="help">{upload ? "Encoding your file …" : reason(first, other, origin)}</p>}
+      <h2>
+        <bdi>{runName(other.id)}</bdi>
+      </h2>
+      {shown ? (
+        <Beside model={other} code={shown} />
+      ) : (
+        <p class="help">{upload ? "Encoding your file …" : reason(first, other, origin)}</p>
+      )}
       {shown && found.matches.length > 0 && (
         <label>
-          <input type="checkbox" checked={linked} onChange={() => link(other.id, !linked)} aria-label={`linked: ${isolated(runName(other.id))}`} /> linked
+          <input
+            type="checkbox"
+            checked={linked}
+            onChange={() => link(other.id, !linked)}
+            aria-label={`linked: ${isolated(runName(other.id))}`}
+          />{" "}
+          linked
         </label>
       )}
       <Matches found={found} />
@@ -55,8 +73,19 @@ function Other({ first, other }: { first: Model; other: Model }) {
 
 function Beside({ model, code }: { model: Model; code: number[] }) {
   const decoded = useDecoded(model, [code]);
-  if (!decoded) return <div class="waiting" role="status">Starting the decoder …</div>;
-  return <Observation model={model} values={decoded.values} label={`Decoded by ${isolated(runName(model.id))}`} />;
+  if (!decoded)
+    return (
+      <div class="waiting" role="status">
+        Starting the decoder …
+      </div>
+    );
+  return (
+    <Observation
+      model={model}
+      values={decoded.values}
+      label={`Decoded by ${isolated(runName(model.id))}`}
+    />
+  );
 }
 
 /** An upload that the first model shows, and that this one can encode but has not. */
@@ -70,14 +99,19 @@ async function encode(other: Model, upload: Upload): Promise<void> {
     await encodeUpload(other, upload);
     succeeded("encode");
   } catch (error) {
-    report("encode", `${isolated(runName(other.id))} cannot encode ${isolated(upload.name)}: ${(error as Error).message}`);
+    report(
+      "encode",
+      `${isolated(runName(other.id))} cannot encode ${isolated(upload.name)}: ${(error as Error).message}`,
+    );
   }
 }
 
 /** Why there is no image. */
 function reason(first: Model, other: Model, origin: Origin): string {
-  if (origin.kind === "absent") return "The file is not in this page, so this run cannot encode it.";
-  if (origin.kind === "upload") return "This run does not read observations of the shape of your file.";
+  if (origin.kind === "absent")
+    return "The file is not in this page, so this run cannot encode it.";
+  if (origin.kind === "upload")
+    return "This run does not read observations of the shape of your file.";
   if (first.data.data !== other.data.data) {
     return `This run was trained on other data (${isolated(other.data.dataName)}), so there is no common observation.`;
   }
@@ -92,14 +126,18 @@ function link(id: string, linked: boolean): void {
 function Matches({ found }: { found: Matching }) {
   if (found.rows < LEAST_ROWS) return null;
   const { matches } = found;
-  if (matches.length === 0) return <p class="help">No latent variable that is used matches one of the first run.</p>;
+  if (matches.length === 0)
+    return <p class="help">No latent variable that is used matches one of the first run.</p>;
   return (
     <details>
-      <summary>{matches.length === 1 ? "1 matched variable" : `${matches.length} matched variables`}</summary>
+      <summary>
+        {matches.length === 1 ? "1 matched variable" : `${matches.length} matched variables`}
+      </summary>
       <ul>
         {matches.map((match) => (
           <li key={match.first.name}>
-            <bdi>{match.first.name}</bdi> ↔ <bdi>{match.other.name}</bdi> <span class="muted">{associationText(match)}</span>
+            <bdi>{match.first.name}</bdi> ↔ <bdi>{match.other.name}</bdi>{" "}
+            <span class="muted">{associationText(match)}</span>
           </li>
         ))}
       </ul>

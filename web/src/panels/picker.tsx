@@ -26,7 +26,11 @@ export function RunPicker() {
 
 /** A single run needs no choice: only its training is shown. */
 function OneRun({ run }: { run: RunData | undefined }) {
-  return run?.state === "running" ? <div class="picker"><Training runs={[run]} /></div> : null;
+  return run?.state === "running" ? (
+    <div class="picker">
+      <Training runs={[run]} />
+    </div>
+  ) : null;
 }
 
 interface SlotProps {
@@ -44,7 +48,11 @@ function Slot({ id, place, runs }: SlotProps) {
       <RunChoice id={id} place={place} runs={runs} name={name} />
       {place === 0 && open.length > 1 && <span class="help">has the sliders</span>}
       {place > 0 && (
-        <button type="button" onClick={() => makeFirst(id)} aria-label={`Make first: ${isolated(name)}`}>
+        <button
+          type="button"
+          onClick={() => makeFirst(id)}
+          aria-label={`Make first: ${isolated(name)}`}
+        >
           Make first
         </button>
       )}
@@ -59,12 +67,23 @@ function Slot({ id, place, runs }: SlotProps) {
 }
 
 function RunChoice({ id, place, runs, name }: SlotProps & { name: string }) {
-  if (runs.length > MOST_OPTIONS) return <strong><bdi>{name}</bdi></strong>;
+  if (runs.length > MOST_OPTIONS)
+    return (
+      <strong>
+        <bdi>{name}</bdi>
+      </strong>
+    );
   const free = runs.filter((run) => run.id === id || !view.value.open.includes(run.id));
   return (
-    <select aria-label={`Run ${place + 1}`} value={id} onChange={(event) => replaceRun(id, event.currentTarget.value)}>
+    <select
+      aria-label={`Run ${place + 1}`}
+      value={id}
+      onChange={(event) => replaceRun(id, event.currentTarget.value)}
+    >
       {free.map((run) => (
-        <option key={run.id} value={run.id}>{run.name}</option>
+        <option key={run.id} value={run.id}>
+          {run.name}
+        </option>
       ))}
     </select>
   );
@@ -80,10 +99,16 @@ function Add({ runs }: { runs: readonly RunData[] }) {
   }
   const free = runs.filter((run) => !view.value.open.includes(run.id));
   return (
-    <select aria-label="Compare with another run" value="" onChange={(event) => openRun(event.currentTarget.value)}>
+    <select
+      aria-label="Compare with another run"
+      value=""
+      onChange={(event) => openRun(event.currentTarget.value)}
+    >
       <option value="">Compare with …</option>
       {free.map((run) => (
-        <option key={run.id} value={run.id}>{run.name}</option>
+        <option key={run.id} value={run.id}>
+          {run.name}
+        </option>
       ))}
     </select>
   );
@@ -93,12 +118,18 @@ function Add({ runs }: { runs: readonly RunData[] }) {
 export function Training({ runs }: { runs: readonly RunData[] }) {
   return (
     <>
-      {runs.filter((run) => run.state === "running").map((run) => (
-        <span key={run.id} class="training">
-          training: step {run.step} of {run.steps}{" "}
-          <progress aria-label={`Training of ${isolated(run.name)}`} value={run.step} max={Math.max(run.steps, 1)} />
-        </span>
-      ))}
+      {runs
+        .filter((run) => run.state === "running")
+        .map((run) => (
+          <span key={run.id} class="training">
+            training: step {run.step} of {run.steps}{" "}
+            <progress
+              aria-label={`Training of ${isolated(run.name)}`}
+              value={run.step}
+              max={Math.max(run.steps, 1)}
+            />
+          </span>
+        ))}
     </>
   );
 }

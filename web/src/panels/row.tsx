@@ -23,15 +23,32 @@ interface Props {
 }
 
 export function DecodedRow(props: Props) {
-  return props.model.data.observation.kind === "image" ? <Images {...props} /> : <Overlay {...props} />;
+  return props.model.data.observation.kind === "image" ? (
+    <Images {...props} />
+  ) : (
+    <Overlay {...props} />
+  );
 }
 
 function Images({ model, title, values, names, base, current, label, onChoose }: Props) {
   const minus = view.value.difference ? base : undefined;
   return (
-    <div class="images" role="group" aria-label={title} style={{ "--steps": Math.max(values.length, 5) }} onKeyDown={(event) => moveFocus(event, values.length)}>
+    <div
+      class="images"
+      role="group"
+      aria-label={title}
+      style={{ "--steps": Math.max(values.length, 5) }}
+      onKeyDown={(event) => moveFocus(event, values.length)}
+    >
       {values.map((image, n) => (
-        <Tile key={n} current={n === current} first={n === Math.max(current, 0)} label={label(n)} caption={names[n]!} onChoose={() => onChoose(n)}>
+        <Tile
+          key={n}
+          current={n === current}
+          first={n === Math.max(current, 0)}
+          label={label(n)}
+          caption={names[n]!}
+          onChoose={() => onChoose(n)}
+        >
           <Observation model={model} values={image} minus={minus} label="" />
         </Tile>
       ))}
@@ -45,16 +62,36 @@ function Overlay({ model, title, values, names, base, current, label, onChoose }
   const before = view.value.difference ? inUnits(seen, base) : null;
   const series: Series[] = values.map((each, n) => ({
     name: names[n]!,
-    values: before ? inUnits(seen, each).map((value, column) => value - before[column]!) : inUnits(seen, each),
+    values: before
+      ? inUnits(seen, each).map((value, column) => value - before[column]!)
+      : inUnits(seen, each),
     role: "main",
     colour: scoreColour(values.length > 1 ? n / (values.length - 1) : 0.5),
   }));
   return (
     <div class="overlay">
-      <VectorChart model={model} seen={seen} series={series} label={title} difference={before !== null} />
-      <div class="values" role="group" aria-label={title} onKeyDown={(event) => moveFocus(event, values.length)}>
+      <VectorChart
+        model={model}
+        seen={seen}
+        series={series}
+        label={title}
+        difference={before !== null}
+      />
+      <div
+        class="values"
+        role="group"
+        aria-label={title}
+        onKeyDown={(event) => moveFocus(event, values.length)}
+      >
         {series.map(({ name, colour }, n) => (
-          <Tile key={n} current={n === current} first={n === Math.max(current, 0)} label={label(n)} caption={name} onChoose={() => onChoose(n)}>
+          <Tile
+            key={n}
+            current={n === current}
+            first={n === Math.max(current, 0)}
+            label={label(n)}
+            caption={name}
+            onChoose={() => onChoose(n)}
+          >
             <span class="swatch" style={{ background: colour! }} />
           </Tile>
         ))}

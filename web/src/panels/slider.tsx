@@ -21,11 +21,19 @@ export function Slider({ model, variable, column, quantiles }: Props) {
   const reset = () => observed !== null && set(observed);
   const name = nameOf(variable, column);
   const side = beyond(quantiles, value);
-  const quantile = side === 0 ? `quantile ${percent(normalCdf(score))} of the prior` : "beyond the range of the slider";
+  const quantile =
+    side === 0
+      ? `quantile ${percent(normalCdf(score))} of the prior`
+      : "beyond the range of the slider";
   return (
     <div class="slider">
       <div class="track">
-        <Histogram model={model} column={column} quantiles={quantiles} observed={observed === null ? null : scoreOf(quantiles, observed)} />
+        <Histogram
+          model={model}
+          column={column}
+          quantiles={quantiles}
+          observed={observed === null ? null : scoreOf(quantiles, observed)}
+        />
         <input
           type="range"
           min={-LIMIT}
@@ -46,13 +54,24 @@ export function Slider({ model, variable, column, quantiles }: Props) {
           }}
         />
         {side !== 0 && (
-          <span class={side < 0 ? "beyond low" : "beyond high"} aria-hidden="true" title={`${rounded(value)} lies beyond the range of the slider`}>
+          <span
+            class={side < 0 ? "beyond low" : "beyond high"}
+            aria-hidden="true"
+            title={`${rounded(value)} lies beyond the range of the slider`}
+          >
             {side < 0 ? "‹" : "›"}
           </span>
         )}
       </div>
       <output title={`${quantile[0]!.toUpperCase()}${quantile.slice(1)}`}>{rounded(value)}</output>
-      <button type="button" class="reset" aria-label={`Reset ${isolated(name)}`} title="Back to the observation" disabled={observed === null || value === observed} onClick={reset}>
+      <button
+        type="button"
+        class="reset"
+        aria-label={`Reset ${isolated(name)}`}
+        title="Back to the observation"
+        disabled={observed === null || value === observed}
+        onClick={reset}
+      >
         ↺
       </button>
     </div>
@@ -67,7 +86,9 @@ export function beyond(quantiles: readonly number[], value: number): number {
 
 function nameOf(variable: Variable, column: number): string {
   const several = variable.quantiles.length > 1;
-  return several ? `${isolated(variable.name)}, dimension ${column - variable.columns[0] + 1}` : variable.name;
+  return several
+    ? `${isolated(variable.name)}, dimension ${column - variable.columns[0] + 1}`
+    : variable.name;
 }
 
 /** Two decimals unless it is large, with a minus sign and without a negative zero. */
@@ -83,7 +104,12 @@ function replaced(z: Code, column: number, value: number): number[] {
 }
 
 const KEYS: Record<string, number> = {
-  ArrowRight: 0.1, ArrowUp: 0.1, ArrowLeft: -0.1, ArrowDown: -0.1, PageUp: 0.5, PageDown: -0.5,
+  ArrowRight: 0.1,
+  ArrowUp: 0.1,
+  ArrowLeft: -0.1,
+  ArrowDown: -0.1,
+  PageUp: 0.5,
+  PageDown: -0.5,
 };
 
 /** The score that a key goes to; null if it is not one of the slider's. */
@@ -126,7 +152,10 @@ interface HistogramProps {
 
 /** Where the means of q(z|x) of the data lie, and a mark at the observation. */
 function Histogram({ model, column, quantiles, observed }: HistogramProps) {
-  const path = useMemo(() => outline(histogram(scoresOf(model, column, quantiles), BINS)), [model, column]);
+  const path = useMemo(
+    () => outline(histogram(scoresOf(model, column, quantiles), BINS)),
+    [model, column],
+  );
   return (
     <svg class="spread" viewBox={`0 0 ${BINS} 1`} preserveAspectRatio="none" aria-hidden="true">
       <path class="density" d={path} />
@@ -148,7 +177,9 @@ function outline(shares: readonly number[]): string {
 /** The standard normal cdf, by the error function of Abramowitz and Stegun 7.1.26. */
 export function normalCdf(score: number): number {
   const t = 1 / (1 + 0.3275911 * (Math.abs(score) / Math.SQRT2));
-  const series = t * (0.254829592 + t * (-0.284496736 + t * (1.421413741 + t * (-1.453152027 + t * 1.061405429))));
+  const series =
+    t *
+    (0.254829592 + t * (-0.284496736 + t * (1.421413741 + t * (-1.453152027 + t * 1.061405429))));
   const tail = (series * Math.exp((-score * score) / 2)) / 2;
   return score > 0 ? 1 - tail : tail;
 }

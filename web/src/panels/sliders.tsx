@@ -15,7 +15,9 @@ export function Sliders({ model }: { model: Model }) {
     <div class="sliders">
       <Items model={model} items={nested(used)} />
       <ShareHelp variables={used} />
-      {used.length === 0 && <p class="help">No latent variable carries information about the data.</p>}
+      {used.length === 0 && (
+        <p class="help">No latent variable carries information about the data.</p>
+      )}
       {unused.length > 0 && (
         <Fold
           title={`${unused.length} unused ${unused.length === 1 ? "variable" : "variables"}`}
@@ -33,7 +35,11 @@ export function Sliders({ model }: { model: Model }) {
 function ShareHelp({ variables }: { variables: readonly Variable[] }) {
   const first = variables.find(({ factor }) => factor !== null);
   if (!first) return null;
-  return <p class="help">{percent(first.share)}: how much of the factor the variable tells (share of its entropy).</p>;
+  return (
+    <p class="help">
+      {percent(first.share)}: how much of the factor the variable tells (share of its entropy).
+    </p>
+  );
 }
 
 /** A variable, or a group of the latent tree with what is in it. */
@@ -53,7 +59,9 @@ export function nested(variables: readonly Variable[], depth = 0): Item[] {
       items.push({ group, items: [] });
     }
   }
-  return items.map((item) => ("group" in item ? { ...item, items: nested(groups.get(item.group)!, depth + 1) } : item));
+  return items.map((item) =>
+    "group" in item ? { ...item, items: nested(groups.get(item.group)!, depth + 1) } : item,
+  );
 }
 
 function Items({ model, items }: { model: Model; items: readonly Item[] }) {
@@ -62,7 +70,9 @@ function Items({ model, items }: { model: Model; items: readonly Item[] }) {
       {items.map((item) =>
         "group" in item ? (
           <fieldset key={`group ${item.group}`} class="group">
-            <legend><bdi>{item.group}</bdi></legend>
+            <legend>
+              <bdi>{item.group}</bdi>
+            </legend>
             <Items model={model} items={item.items} />
           </fieldset>
         ) : (
@@ -78,7 +88,10 @@ function Control({ model, variable }: { model: Model; variable: Variable }) {
     <div class="control" data-variable={variable.number}>
       <div class="about">
         <VariableName variable={variable} />
-        <span class="kl" title="KL of the posterior from the prior, the information that the variable may carry">
+        <span
+          class="kl"
+          title="KL of the posterior from the prior, the information that the variable may carry"
+        >
           {variable.kl.toFixed(2)} nats
         </span>
       </div>
@@ -86,7 +99,13 @@ function Control({ model, variable }: { model: Model; variable: Variable }) {
         <Classes model={model} variable={variable} />
       ) : (
         variable.quantiles.map((quantiles, n) => (
-          <Slider key={n} model={model} variable={variable} column={variable.columns[0] + n} quantiles={quantiles} />
+          <Slider
+            key={n}
+            model={model}
+            variable={variable}
+            column={variable.columns[0] + n}
+            quantiles={quantiles}
+          />
         ))
       )}
     </div>
@@ -99,7 +118,10 @@ export function VariableName({ variable }: { variable: Variable }) {
     <>
       <bdi class="name">{variable.name}</bdi>
       {variable.factor !== null && (
-        <span class="factor" title="The factor that this variable explains best, and the share of its entropy">
+        <span
+          class="factor"
+          title="The factor that this variable explains best, and the share of its entropy"
+        >
           <bdi>{variable.factor}</bdi> {percent(variable.share)}
         </span>
       )}

@@ -3,7 +3,16 @@ import { Fragment } from "preact";
 import { useRef, useState } from "preact/hooks";
 import { useDecoded } from "../decoded";
 import type { Model } from "../model";
-import { codeOf, codesBeyond, isUnmoved, originOf, reset, showRow, type Origin, type Upload } from "../origin";
+import {
+  codeOf,
+  codesBeyond,
+  isUnmoved,
+  originOf,
+  reset,
+  showRow,
+  type Origin,
+  type Upload,
+} from "../origin";
 import { narrow } from "../screen";
 import { canDecode, code } from "../state";
 import { useThumbnail } from "../thumbnails";
@@ -30,7 +39,12 @@ export function Stage({ model }: { model: Model }) {
       <Current model={model} />
       <Others model={model} />
       <div class="tools">
-        <button type="button" title="Back to the code of the observation" onClick={() => reset(model)} disabled={isUnmoved(model) || originOf(model).kind === "absent"}>
+        <button
+          type="button"
+          title="Back to the code of the observation"
+          onClick={() => reset(model)}
+          disabled={isUnmoved(model) || originOf(model).kind === "absent"}
+        >
           Reset
         </button>
         <button type="button" onClick={() => showRow(model, randomRow(model))}>
@@ -62,7 +76,11 @@ export function codeCsv(model: Model): Csv {
   const observed = codeOf(model, originOf(model));
   return {
     columns: ["latent variable", "value", "value of the observation"],
-    rows: dimensionNames(model).map((name, column) => [name, code.value[column]!, observed?.[column] ?? null]),
+    rows: dimensionNames(model).map((name, column) => [
+      name,
+      code.value[column]!,
+      observed?.[column] ?? null,
+    ]),
   };
 }
 
@@ -72,7 +90,9 @@ function Current({ model }: { model: Model }) {
   const isImage = seen.kind === "image";
   return (
     <div class={isImage ? "current pair" : "current"}>
-      {isImage && model.data.autoencodes && origin.kind !== "absent" && <Original model={model} origin={origin} />}
+      {isImage && model.data.autoencodes && origin.kind !== "absent" && (
+        <Original model={model} origin={origin} />
+      )}
       <Decoded model={model} origin={origin} />
       {seen.kind === "image" && <ChannelKey seen={seen} />}
       <About model={model} origin={origin} />
@@ -80,13 +100,23 @@ function Current({ model }: { model: Model }) {
   );
 }
 
-function Original({ model, origin }: { model: Model; origin: Exclude<Origin, { kind: "absent" }> }) {
+function Original({
+  model,
+  origin,
+}: {
+  model: Model;
+  origin: Exclude<Origin, { kind: "absent" }>;
+}) {
   return (
     <figure class="original">
       {origin.kind === "row" ? (
         <RowPicture model={model} row={origin.row} />
       ) : (
-        <UploadPicture model={model} upload={origin.upload} label={`Your file ${isolated(origin.upload.name)}`} />
+        <UploadPicture
+          model={model}
+          upload={origin.upload}
+          label={`Your file ${isolated(origin.upload.name)}`}
+        />
       )}
       <figcaption>{origin.kind === "row" ? "Observation" : "Your file"}</figcaption>
     </figure>
@@ -94,8 +124,11 @@ function Original({ model, origin }: { model: Model; origin: Exclude<Origin, { k
 }
 
 function RowPicture({ model, row }: { model: Model; row: number }) {
-  if (row >= model.data.rows.shown.count) return <div class="missing">No thumbnail for this observation.</div>;
-  return <Thumbnail model={model} row={row} label={`Observation, ${isolated(rowName(model, row))}`} />;
+  if (row >= model.data.rows.shown.count)
+    return <div class="missing">No thumbnail for this observation.</div>;
+  return (
+    <Thumbnail model={model} row={row} label={`Observation, ${isolated(rowName(model, row))}`} />
+  );
 }
 
 function Decoded({ model, origin }: { model: Model; origin: Origin }) {
@@ -105,13 +138,20 @@ function Decoded({ model, origin }: { model: Model; origin: Origin }) {
   return (
     <figure class="decoded">
       {decoded ? (
-        <Observation model={model} values={decoded.values} behind={behind} label="Decoded from the sliders" />
+        <Observation
+          model={model}
+          values={decoded.values}
+          behind={behind}
+          label="Decoded from the sliders"
+        />
       ) : (
         <Undecoded model={model} behind={behind} />
       )}
       <figcaption>
         <span class="key main">{unmoved ? "Reconstruction" : "Decoded"}</span>
-        {behind && <span class="key behind">{origin.kind === "row" ? "Observation" : "Your file"}</span>}
+        {behind && (
+          <span class="key behind">{origin.kind === "row" ? "Observation" : "Your file"}</span>
+        )}
       </figcaption>
     </figure>
   );
@@ -124,7 +164,11 @@ function Undecoded({ model, behind }: { model: Model; behind: ArrayLike<number> 
     const series: Series[] = [{ name: "observed", values: behind, role: "behind" }];
     return <VectorChart model={model} seen={seen} series={series} label="Observation" />;
   }
-  return <div class="missing" role="status">{canDecode.value === false ? "No decoder" : "Starting the decoder …"}</div>;
+  return (
+    <div class="missing" role="status">
+      {canDecode.value === false ? "No decoder" : "Starting the decoder …"}
+    </div>
+  );
 }
 
 /** The numbers of a vector that the code started from, in the user's units. */
@@ -149,8 +193,16 @@ function About({ model, origin }: { model: Model; origin: Origin }) {
 
 function AboutUpload({ model, upload: { name, note, codes } }: { model: Model; upload: Upload }) {
   const beyond = codesBeyond(model, codes.get(model)!);
-  const strange = beyond > 0 ? ` It is unlike the data: ${beyond} of ${model.data.size} numbers of its code lie beyond all codes of the data.` : "";
-  return <><bdi>{name}</bdi>. {note}{strange}</>;
+  const strange =
+    beyond > 0
+      ? ` It is unlike the data: ${beyond} of ${model.data.size} numbers of its code lie beyond all codes of the data.`
+      : "";
+  return (
+    <>
+      <bdi>{name}</bdi>. {note}
+      {strange}
+    </>
+  );
 }
 
 function AboutRow({ model, row }: { model: Model; row: number }) {
@@ -160,7 +212,13 @@ function AboutRow({ model, row }: { model: Model; row: number }) {
       {model.data.factors.map(({ name, values, continuous }, n) => {
         const value = model.factor(row, n);
         if (Number.isNaN(value)) return null;
-        return <Fragment key={n}> · <bdi>{name}</bdi> <bdi>{continuous ? +value.toPrecision(3) : (values[value] ?? value)}</bdi></Fragment>;
+        return (
+          <Fragment key={n}>
+            {" "}
+            · <bdi>{name}</bdi>{" "}
+            <bdi>{continuous ? +value.toPrecision(3) : (values[value] ?? value)}</bdi>
+          </Fragment>
+        );
       })}
     </>
   );

@@ -73,7 +73,9 @@ export function DifferenceToggle({ model, base }: ToggleProps) {
       >
         What changes?
       </button>
-      {difference && seen.kind === "image" && <span class="legend">{differenceLegend(seen.colours, base)}</span>}
+      {difference && seen.kind === "image" && (
+        <span class="legend">{differenceLegend(seen.colours, base)}</span>
+      )}
     </>
   );
 }
@@ -81,7 +83,8 @@ export function DifferenceToggle({ model, base }: ToggleProps) {
 /** What the colours of differences mean. */
 export function differenceLegend(colours: ColourMap, base: string): string {
   if (colours.diverging) return `Red is higher than ${base}, blue is lower, white is no change.`;
-  if (colourChannels(colours) === 1) return `Red is brighter than ${base}, blue is darker, white is no change.`;
+  if (colourChannels(colours) === 1)
+    return `Red is brighter than ${base}, blue is darker, white is no change.`;
   const opacity = colours.alpha ? " Opacity is left out." : "";
   return `A colour is brighter where there is more of it than ${base}, darker where there is less; grey is no change.${opacity}`;
 }

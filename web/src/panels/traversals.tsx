@@ -15,7 +15,8 @@ import { VariableName } from "./sliders";
 import { DifferenceToggle } from "./tiles";
 import "./traversals.css";
 
-const HELP = "Each row changes one latent variable and keeps the others: from low to high values under the prior.";
+const HELP =
+  "Each row changes one latent variable and keeps the others: from low to high values under the prior.";
 const CLICK = "A frame marks the current value; click another to take it.";
 const MOST = 24; // variables that are drawn
 
@@ -32,15 +33,23 @@ export function Traversals({ model }: { model: Model }) {
       csv={decoded ? () => csvOf(model, paths, decoded) : undefined}
     >
       {canDecode.value !== false && <Options model={model} />}
-      {decoded ? <Rows model={model} paths={paths} decoded={decoded} /> : <DrawnTraversals model={model} />}
-      {more > 0 && canDecode.value !== false && <p class="help no-export">{more} more variables have sliders only.</p>}
+      {decoded ? (
+        <Rows model={model} paths={paths} decoded={decoded} />
+      ) : (
+        <DrawnTraversals model={model} />
+      )}
+      {more > 0 && canDecode.value !== false && (
+        <p class="help no-export">{more} more variables have sliders only.</p>
+      )}
     </Panel>
   );
 }
 
 /** What is said about variables only if some of them are discrete. */
 export function classesClause(variables: readonly Variable[]): string {
-  return variables.some(({ discrete }) => discrete) ? " A discrete variable goes through its classes." : "";
+  return variables.some(({ discrete }) => discrete)
+    ? " A discrete variable goes through its classes."
+    : "";
 }
 
 export interface Path {
@@ -49,7 +58,9 @@ export interface Path {
 }
 
 function pathsOf(model: Model, start: Code, steps: number): Path[] {
-  return model.active.slice(0, MOST).map((variable) => ({ variable, codes: traverse(variable, start, steps) }));
+  return model.active
+    .slice(0, MOST)
+    .map((variable) => ({ variable, codes: traverse(variable, start, steps) }));
 }
 
 function Options({ model }: { model: Model }) {
@@ -58,9 +69,14 @@ function Options({ model }: { model: Model }) {
       <DifferenceToggle model={model} base="now" />
       <label>
         Steps{" "}
-        <select value={view.value.steps} onChange={(event) => change({ steps: +event.currentTarget.value })}>
+        <select
+          value={view.value.steps}
+          onChange={(event) => change({ steps: +event.currentTarget.value })}
+        >
           {STEPS.map((steps) => (
-            <option key={steps} value={steps}>{steps}</option>
+            <option key={steps} value={steps}>
+              {steps}
+            </option>
           ))}
         </select>
       </label>
@@ -81,7 +97,10 @@ function Rows({ model, paths, decoded }: RowsProps) {
   const frame = useRef<HTMLDivElement>(null);
   useLayoutEffect(() => centre(frame.current!), [rows.length]);
   return (
-    <div ref={frame} class={model.data.observation.kind === "image" ? "traversals" : "traversals charts"}>
+    <div
+      ref={frame}
+      class={model.data.observation.kind === "image" ? "traversals" : "traversals charts"}
+    >
       {rows.map((row) => (
         <Traversal key={row.variable.number} model={model} {...row} base={parts[0]!} />
       ))}
@@ -101,7 +120,11 @@ interface Row {
 }
 
 /** Decoded codes by the variable that they traverse: the start, then the codes of each path. */
-function assigned(paths: readonly Path[], codes: readonly Code[], parts: readonly Float32Array[]): Row[] {
+function assigned(
+  paths: readonly Path[],
+  codes: readonly Code[],
+  parts: readonly Float32Array[],
+): Row[] {
   const continuous = paths.filter(({ variable }) => !variable.discrete).length;
   const classes = paths.reduce((sum, { variable }) => sum + variable.classes, 0);
   const steps = (codes.length - 1 - classes) / continuous;
@@ -122,7 +145,9 @@ function Traversal({ model, variable, codes, values, base }: RowProps) {
   const names = codes.map((each) => stepName(variable, each));
   return (
     <section class="traversal" aria-label={`Traversal of ${isolated(variable.name)}`}>
-      <h3><VariableName variable={variable} /></h3>
+      <h3>
+        <VariableName variable={variable} />
+      </h3>
       <DecodedRow
         model={model}
         title={`Traversal of ${isolated(variable.name)}`}
@@ -145,7 +170,8 @@ export function taken(variable: Variable, z: Code, from: Code): number[] {
 
 /** The step that is nearest to a code along a variable, or -1 if the code lies beyond the ends. */
 export function currentStep(variable: Variable, codes: readonly Code[], z: Code): number {
-  if (variable.discrete) return codes.findIndex((each) => classOf(variable, each) === classOf(variable, z));
+  if (variable.discrete)
+    return codes.findIndex((each) => classOf(variable, each) === classOf(variable, z));
   const scores = codes.map((each) => scoreIn(variable, each));
   const far = scores.map((score) => Math.abs(score - scoreIn(variable, z)));
   const nearest = Math.min(...far);
@@ -178,7 +204,11 @@ export function csvOf(model: Model, paths: readonly Path[], { codes, values }: D
   return {
     columns: ["variable", "value", ...valueNames(seen)],
     rows: assigned(paths, codes, parts).flatMap(({ variable, codes, values }) =>
-      values.map((each, n) => [variable.name, stepValue(variable, codes[n]!), ...inUnits(seen, each)]),
+      values.map((each, n) => [
+        variable.name,
+        stepValue(variable, codes[n]!),
+        ...inUnits(seen, each),
+      ]),
     ),
   };
 }

@@ -45,8 +45,11 @@ export function accept(model: Model, files: FileList | readonly File[]): void {
 }
 
 function whyNoFiles(model: Model): string | null {
-  if (!model.data.autoencodes) return "This model does not encode observations, so it cannot show your files.";
-  return canDecode.value === false ? "The encoder needs WebAssembly, which did not start in this browser." : null;
+  if (!model.data.autoencodes)
+    return "This model does not encode observations, so it cannot show your files.";
+  return canDecode.value === false
+    ? "The encoder needs WebAssembly, which did not start in this browser."
+    : null;
 }
 
 export function Uploads({ model }: { model: Model }) {
@@ -65,7 +68,9 @@ export function Uploads({ model }: { model: Model }) {
         </>
       )}
       {refused.value.map((reason) => (
-        <p key={reason} class="refused" role="alert">{reason}</p>
+        <p key={reason} class="refused" role="alert">
+          {reason}
+        </p>
       ))}
     </div>
   );
@@ -109,15 +114,44 @@ function Kept({ model, upload }: { model: Model; upload: Upload }) {
   const shown = origin.kind === "upload" && origin.upload.id === upload.id;
   return (
     <li>
-      <button type="button" class="kept" aria-pressed={shown} aria-label={`Show ${isolated(upload.name)}`} title={upload.name} onClick={() => show(model, upload)}>
-        {model.data.observation.kind === "image" ? <UploadPicture model={model} upload={upload} label="" /> : <bdi>{upload.name}</bdi>}
+      <button
+        type="button"
+        class="kept"
+        aria-pressed={shown}
+        aria-label={`Show ${isolated(upload.name)}`}
+        title={upload.name}
+        onClick={() => show(model, upload)}
+      >
+        {model.data.observation.kind === "image" ? (
+          <UploadPicture model={model} upload={upload} label="" />
+        ) : (
+          <bdi>{upload.name}</bdi>
+        )}
       </button>
-      <button type="button" class="forget" aria-label={`Remove ${isolated(upload.name)}`} onClick={() => forget(upload)}>×</button>
+      <button
+        type="button"
+        class="forget"
+        aria-label={`Remove ${isolated(upload.name)}`}
+        onClick={() => forget(upload)}
+      >
+        ×
+      </button>
     </li>
   );
 }
 
-export function UploadPicture({ model, upload, label }: { model: Model; upload: Upload; label: string }) {
-  const values = useMemo(() => toNetwork(model.data.observation, upload.numbers), [model, upload.numbers]);
+export function UploadPicture({
+  model,
+  upload,
+  label,
+}: {
+  model: Model;
+  upload: Upload;
+  label: string;
+}) {
+  const values = useMemo(
+    () => toNetwork(model.data.observation, upload.numbers),
+    [model, upload.numbers],
+  );
   return <Observation model={model} values={values} label={label} />;
 }

@@ -2,13 +2,20 @@
 import { canDecode, noDecoder } from "../state";
 
 export function Waiting() {
-  return canDecode.value === false ? <NoWasm /> : <p class="waiting" role="status">Starting the decoder …</p>;
+  return canDecode.value === false ? (
+    <NoWasm />
+  ) : (
+    <p class="waiting" role="status">
+      Starting the decoder …
+    </p>
+  );
 }
 
 export function NoWasm() {
   return (
     <div class="note" role="status">
-      The sliders need WebAssembly, which did not start in this browser, so you see only traversals drawn beforehand.
+      The sliders need WebAssembly, which did not start in this browser, so you see only traversals
+      drawn beforehand.
       <details>
         <summary>Reason</summary>
         {noDecoder.value}

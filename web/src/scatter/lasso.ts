@@ -16,11 +16,17 @@ export function inside([x, y]: Place, corners: readonly Place[]): boolean {
 export function rowsInside(x: Float32Array, y: Float32Array, corners: readonly Place[]): number[] {
   const xs = corners.map((corner) => corner[0]);
   const ys = corners.map((corner) => corner[1]);
-  const [left, right, low, high] = [Math.min(...xs), Math.max(...xs), Math.min(...ys), Math.max(...ys)];
+  const [left, right, low, high] = [
+    Math.min(...xs),
+    Math.max(...xs),
+    Math.min(...ys),
+    Math.max(...ys),
+  ];
   const rows: number[] = [];
   for (let n = 0; n < x.length; n++) {
     const [px, py] = [x[n]!, y[n]!];
-    if (px >= left && px <= right && py >= low && py <= high && inside([px, py], corners)) rows.push(n);
+    if (px >= left && px <= right && py >= low && py <= high && inside([px, py], corners))
+      rows.push(n);
   }
   return rows;
 }

@@ -23,7 +23,9 @@ export function classColour(n: number): Rgb {
   const base = OKABE_ITO[n % OKABE_ITO.length]!;
   const shade = Math.floor(n / OKABE_ITO.length) % 3;
   if (shade === 0) return base;
-  return base.map((part) => Math.round(shade === 1 ? part * 0.55 : part + (255 - part) * 0.55)) as Rgb;
+  return base.map((part) =>
+    Math.round(shade === 1 ? part * 0.55 : part + (255 - part) * 0.55),
+  ) as Rgb;
 }
 
 /** The map "viridis" of matplotlib, at ten equally spaced places. */

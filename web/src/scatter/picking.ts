@@ -71,7 +71,14 @@ export class Picker {
  * Rows whose images of `side` pixels do not overlap at a zoom, the first ones first. Pixels count
  * from the corner of the whole, so the choice stays the same when the content is panned.
  */
-export function apart(x: Float32Array, y: Float32Array, rows: Iterable<number>, perX: number, perY: number, side: number): number[] {
+export function apart(
+  x: Float32Array,
+  y: Float32Array,
+  rows: Iterable<number>,
+  perX: number,
+  perY: number,
+  side: number,
+): number[] {
   const taken = new Map<string, number>();
   const chosen: number[] = [];
   for (const row of rows) {
@@ -79,7 +86,11 @@ export function apart(x: Float32Array, y: Float32Array, rows: Iterable<number>, 
     const [column, line] = [Math.floor(px / side), Math.floor(py / side)];
     const overlaps = NEIGHBOURS.some(([dx, dy]) => {
       const other = taken.get(`${column + dx},${line + dy}`);
-      return other !== undefined && Math.abs(x[other]! * perX - px) < side && Math.abs(y[other]! * perY - py) < side;
+      return (
+        other !== undefined &&
+        Math.abs(x[other]! * perX - px) < side &&
+        Math.abs(y[other]! * perY - py) < side
+      );
     });
     if (overlaps) continue;
     taken.set(`${column},${line}`, row);

@@ -11,7 +11,13 @@ const PHASES = 4;
 const BORDER = 16;
 
 /** The pixels of a picture of the points, RGBA as in ImageData. */
-export function drawPoints(points: Points, look: Look, box: Box, size: Size, ratio: number): Uint8ClampedArray<ArrayBuffer> {
+export function drawPoints(
+  points: Points,
+  look: Look,
+  box: Box,
+  size: Size,
+  ratio: number,
+): Uint8ClampedArray<ArrayBuffer> {
   const border = Math.ceil(BORDER * ratio);
   const wide = size.width + 2 * border;
   const high = size.height + 2 * border;
@@ -24,7 +30,8 @@ export function drawPoints(points: Points, look: Look, box: Box, size: Size, rat
     const disc = discs.of(sizes[n]!);
     const x = (points.x[n]! - box.x[0]) * perX + border - disc.radius;
     const y = (box.y[1] - points.y[n]!) * perY + border - disc.radius;
-    if (x >= 0 && y >= 0 && x < wide - disc.side && y < high - disc.side) stamp(pixels, wide, x, y, disc, rgba, 4 * n);
+    if (x >= 0 && y >= 0 && x < wide - disc.side && y < high - disc.side)
+      stamp(pixels, wide, x, y, disc, rgba, 4 * n);
   }
   return cropped(pixels, wide, border, size);
 }
@@ -70,7 +77,10 @@ function mask(x: number, y: number, radius: number, side: number, wide: number):
   const covered = Array.from({ length: side * side }, (_, n) => {
     const [column, row] = [n % side, Math.floor(n / side)];
     const away = Math.hypot(column + 0.5 - x, row + 0.5 - y);
-    return { offset: row * wide + column, cover: Math.round(255 * Math.min(Math.max(radius - away + 0.5, 0), 1)) };
+    return {
+      offset: row * wide + column,
+      cover: Math.round(255 * Math.min(Math.max(radius - away + 0.5, 0), 1)),
+    };
   }).filter(({ cover }) => cover > 0);
   return {
     offsets: Int32Array.from(covered, ({ offset }) => offset),
@@ -85,10 +95,19 @@ const HALF = 0x00800080;
  * Blend a disc over premultiplied pixels, 0xAABBGGRR. This runs for every point of every frame, so
  * two channels are blended at a time.
  */
-function stamp(pixels: Uint32Array, wide: number, x: number, y: number, disc: Disc, rgba: Uint8Array, at: number): void {
+function stamp(
+  pixels: Uint32Array,
+  wide: number,
+  x: number,
+  y: number,
+  disc: Disc,
+  rgba: Uint8Array,
+  at: number,
+): void {
   const left = x | 0;
   const top = y | 0;
-  const { offsets, covers } = disc.masks[(((y - top) * PHASES) | 0) * PHASES + (((x - left) * PHASES) | 0)]!;
+  const { offsets, covers } =
+    disc.masks[(((y - top) * PHASES) | 0) * PHASES + (((x - left) * PHASES) | 0)]!;
   const corner = top * wide + left;
   const blueRed = (rgba[at + 2]! << 16) | rgba[at]!;
   const alphaGreen = (255 << 16) | rgba[at + 1]!;
@@ -105,7 +124,12 @@ function stamp(pixels: Uint32Array, wide: number, x: number, y: number, disc: Di
 }
 
 /** The picture without its border, and with colours that are not premultiplied. */
-function cropped(from: Uint32Array, wide: number, border: number, { width, height }: Size): Uint8ClampedArray<ArrayBuffer> {
+function cropped(
+  from: Uint32Array,
+  wide: number,
+  border: number,
+  { width, height }: Size,
+): Uint8ClampedArray<ArrayBuffer> {
   const pixels = new Uint8ClampedArray(4 * width * height);
   for (let row = 0, to = 0; row < height; row++) {
     const start = (row + border) * wide + border;

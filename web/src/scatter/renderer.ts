@@ -37,9 +37,14 @@ export interface Renderer {
  * A renderer by WebGL2 on a graphics card, or without one by pixels, or none where there is no
  * canvas. `fast` says whether there is a card.
  */
-export function createRenderer(canvas: HTMLCanvasElement, fast = hasGraphicsCard()): Renderer | null {
+export function createRenderer(
+  canvas: HTMLCanvasElement,
+  fast = hasGraphicsCard(),
+): Renderer | null {
   // The drawing is kept so that the panel can be saved as a picture.
-  const gl = fast ? canvas.getContext("webgl2", { antialias: false, preserveDrawingBuffer: true }) : null;
+  const gl = fast
+    ? canvas.getContext("webgl2", { antialias: false, preserveDrawingBuffer: true })
+    : null;
   if (gl) return new GlRenderer(canvas, gl);
   const context = softwareContext(canvas);
   return context && new CanvasRenderer(context);
@@ -55,7 +60,9 @@ function hasGraphicsCard(): boolean {
 }
 
 function graphicsName(): string {
-  const gl = document.createElement("canvas").getContext("webgl2", { failIfMajorPerformanceCaveat: true });
+  const gl = document
+    .createElement("canvas")
+    .getContext("webgl2", { failIfMajorPerformanceCaveat: true });
   if (!gl) return "software";
   const names = gl.getExtension("WEBGL_debug_renderer_info");
   const name = String(gl.getParameter(names ? names.UNMASKED_RENDERER_WEBGL : gl.RENDERER));
@@ -139,7 +146,13 @@ class GlRenderer implements Renderer {
   private readonly buffers = new Map<string, WebGLBuffer>();
   private readonly uniforms = new Map<string, WebGLUniformLocation | null>();
 
-  private attribute(name: string, values: ArrayBufferView<ArrayBufferLike>, width: number, type: number, unit: boolean): void {
+  private attribute(
+    name: string,
+    values: ArrayBufferView<ArrayBufferLike>,
+    width: number,
+    type: number,
+    unit: boolean,
+  ): void {
     const { gl } = this;
     const buffer = this.buffers.get(name) ?? gl.createBuffer();
     this.buffers.set(name, buffer);
@@ -151,14 +164,18 @@ class GlRenderer implements Renderer {
   }
 
   private uniform(name: string): WebGLUniformLocation | null {
-    if (!this.uniforms.has(name)) this.uniforms.set(name, this.gl.getUniformLocation(this.program, name));
+    if (!this.uniforms.has(name))
+      this.uniforms.set(name, this.gl.getUniformLocation(this.program, name));
     return this.uniforms.get(name)!;
   }
 }
 
 function link(gl: WebGL2RenderingContext): WebGLProgram {
   const program = gl.createProgram();
-  for (const [type, source] of [[gl.VERTEX_SHADER, VERTEX], [gl.FRAGMENT_SHADER, FRAGMENT]] as const) {
+  for (const [type, source] of [
+    [gl.VERTEX_SHADER, VERTEX],
+    [gl.FRAGMENT_SHADER, FRAGMENT],
+  ] as const) {
     const shader = gl.createShader(type)!;
     gl.shaderSource(shader, source);
     gl.compileShader(shader);
@@ -183,7 +200,10 @@ function normalized(x: Float32Array, y: Float32Array, whole: Box): Float32Array 
 }
 
 /** The map from 0..1 over the whole to clip coordinates, -1..1 over what is seen. */
-export function clip(whole: readonly [number, number], seen: readonly [number, number]): { scale: number; shift: number } {
+export function clip(
+  whole: readonly [number, number],
+  seen: readonly [number, number],
+): { scale: number; shift: number } {
   const width = seen[1] - seen[0];
   return {
     scale: (2 * (whole[1] - whole[0])) / width,

@@ -38,8 +38,11 @@ export function frameOf(snapshot: Snapshot, seen: Box, size: Size): Frame {
   const [x, y] = toScreen(seen, size, [box.x[0], box.y[1]]);
   const [right, low] = toScreen(seen, size, [box.x[1], box.y[0]]);
   const [width, height] = [right - x, low - y];
-  const scaled = Math.abs(width - snapshot.size.width) + Math.abs(height - snapshot.size.height) > 0.5;
-  return scaled ? { x, y, width, height } : { x: Math.round(x), y: Math.round(y), ...snapshot.size };
+  const scaled =
+    Math.abs(width - snapshot.size.width) + Math.abs(height - snapshot.size.height) > 0.5;
+  return scaled
+    ? { x, y, width, height }
+    : { x: Math.round(x), y: Math.round(y), ...snapshot.size };
 }
 
 /** Whether a snapshot can stand for a drawing of a box: it has all of the whole that is seen there,
@@ -47,7 +50,11 @@ export function frameOf(snapshot: Snapshot, seen: Box, size: Size): Frame {
 export function serves(snapshot: Snapshot, whole: Box, seen: Box): boolean {
   return (["x", "y"] as const).every((axis) => {
     const scale = width(snapshot.seen[axis]) / width(seen[axis]);
-    return scale <= LARGEST && scale >= 1 / LARGEST && within(common(seen[axis], whole[axis]), snapshot.box[axis]);
+    return (
+      scale <= LARGEST &&
+      scale >= 1 / LARGEST &&
+      within(common(seen[axis], whole[axis]), snapshot.box[axis])
+    );
   });
 }
 

@@ -21,10 +21,20 @@ export function Choice({ label, options, value, onChange }: Props) {
       {label}{" "}
       <select value={value} onChange={(event) => onChange(event.currentTarget.value)}>
         {groups.map((group) => {
-          const members = options.filter((option) => (option.group ?? "") === group).map(({ key, name }) => (
-            <option key={key} value={key}>{name}</option>
-          ));
-          return group ? <optgroup key={group} label={group}>{members}</optgroup> : members;
+          const members = options
+            .filter((option) => (option.group ?? "") === group)
+            .map(({ key, name }) => (
+              <option key={key} value={key}>
+                {name}
+              </option>
+            ));
+          return group ? (
+            <optgroup key={group} label={group}>
+              {members}
+            </optgroup>
+          ) : (
+            members
+          );
         })}
       </select>
     </label>

@@ -43,12 +43,19 @@ const LARGEST_SIDE = 16_000; // what browsers hold in a canvas
 const LARGEST_AREA = 120e6;
 
 export function scaleOf(width: number, height: number): number {
-  return Math.min(2, LARGEST_SIDE / Math.max(width, height), Math.sqrt(LARGEST_AREA / (width * height)));
+  return Math.min(
+    2,
+    LARGEST_SIDE / Math.max(width, height),
+    Math.sqrt(LARGEST_AREA / (width * height)),
+  );
 }
 
 function png(canvas: HTMLCanvasElement): Promise<Blob> {
   return new Promise((resolve, reject) => {
-    canvas.toBlob((blob) => (blob ? resolve(blob) : reject(new Error("the picture is too large"))), "image/png");
+    canvas.toBlob(
+      (blob) => (blob ? resolve(blob) : reject(new Error("the picture is too large"))),
+      "image/png",
+    );
   });
 }
 

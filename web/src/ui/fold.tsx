@@ -10,7 +10,11 @@ interface Props {
 
 export function Fold({ title, open, onToggle, children }: Props) {
   return (
-    <details class="fold" open={open} onToggle={(event) => event.currentTarget.open !== open && onToggle(event.currentTarget.open)}>
+    <details
+      class="fold"
+      open={open}
+      onToggle={(event) => event.currentTarget.open !== open && onToggle(event.currentTarget.open)}
+    >
       <summary>{title}</summary>
       {open && children}
     </details>

@@ -8,8 +8,8 @@ export function Footer({ model }: { model: Model | undefined }) {
     <footer class="foot">
       {model && (
         <p>
-          <bdi>{model.data.name}</bdi>, trained on <bdi>{model.data.dataName}</bdi>, step {model.data.step}.{" "}
-          {model.data.headline}.
+          <bdi>{model.data.name}</bdi>, trained on <bdi>{model.data.dataName}</bdi>, step{" "}
+          {model.data.step}. {model.data.headline}.
         </p>
       )}
       <p>

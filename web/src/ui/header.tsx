@@ -17,12 +17,20 @@ export function Header({ onTour, onKeys }: Props) {
     <header class="top">
       <h1>{manifest.value.title}</h1>
       <div class="tools">
-        <button type="button" onClick={undo} disabled={!canUndo.value} title="Ctrl Z">Undo</button>
-        <button type="button" onClick={redo} disabled={!canRedo.value} title="Ctrl Shift Z">Redo</button>
+        <button type="button" onClick={undo} disabled={!canUndo.value} title="Ctrl Z">
+          Undo
+        </button>
+        <button type="button" onClick={redo} disabled={!canRedo.value} title="Ctrl Shift Z">
+          Redo
+        </button>
         {hasAddress() && <CopyLink />}
         <ThemeChoice />
-        <button type="button" class="tour-button" onClick={onTour}>Tour</button>
-        <button type="button" onClick={onKeys} title="?">Keyboard</button>
+        <button type="button" class="tour-button" onClick={onTour}>
+          Tour
+        </button>
+        <button type="button" onClick={onKeys} title="?">
+          Keyboard
+        </button>
       </div>
     </header>
   );
@@ -40,12 +48,18 @@ function CopyLink() {
   }, [said]);
   const click = async () => {
     const copied = await copy(currentLink());
-    setSaid((copied ? "Link copied." : "Copy the address of this page: it holds the view.") + exception());
+    setSaid(
+      (copied ? "Link copied." : "Copy the address of this page: it holds the view.") + exception(),
+    );
   };
   return (
     <>
-      <span class="said" role="status">{said}</span>
-      <button type="button" onClick={click}>Copy link</button>
+      <span class="said" role="status">
+        {said}
+      </span>
+      <button type="button" onClick={click}>
+        Copy link
+      </button>
     </>
   );
 }
@@ -56,13 +70,23 @@ function exception(): string {
   return isFile ? " Your file is not in it." : "";
 }
 
-const NAMES: Record<Theme, string> = { system: "Theme: system", light: "Theme: light", dark: "Theme: dark" };
+const NAMES: Record<Theme, string> = {
+  system: "Theme: system",
+  light: "Theme: light",
+  dark: "Theme: dark",
+};
 
 function ThemeChoice() {
   return (
-    <select aria-label="Theme" value={theme.value} onChange={(event) => chooseTheme(event.currentTarget.value as Theme)}>
+    <select
+      aria-label="Theme"
+      value={theme.value}
+      onChange={(event) => chooseTheme(event.currentTarget.value as Theme)}
+    >
       {THEMES.map((each) => (
-        <option key={each} value={each}>{NAMES[each]}</option>
+        <option key={each} value={each}>
+          {NAMES[each]}
+        </option>
       ))}
     </select>
   );

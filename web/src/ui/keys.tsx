@@ -11,16 +11,32 @@ export function Keys({ onClose }: { onClose: () => void }) {
       <dl>
         {SHORTCUTS.map(([keys, what]) => (
           <>
-            <dt>{keys.map((key) => (key === "to" ? " to " : <><kbd>{key}</kbd> </>))}</dt>
+            <dt>
+              {keys.map((key) =>
+                key === "to" ? (
+                  " to "
+                ) : (
+                  <>
+                    <kbd>{key}</kbd>{" "}
+                  </>
+                ),
+              )}
+            </dt>
             <dd>{what}</dd>
           </>
         ))}
       </dl>
       <label>
-        <input type="checkbox" checked={singleKeys.value} onChange={(event) => allowSingleKeys(event.currentTarget.checked)} /> Use
-        the keys 1 to 6 and ? everywhere in the page
+        <input
+          type="checkbox"
+          checked={singleKeys.value}
+          onChange={(event) => allowSingleKeys(event.currentTarget.checked)}
+        />{" "}
+        Use the keys 1 to 6 and ? everywhere in the page
       </label>
-      <button type="button" onClick={() => dialog.current!.close()}>Close</button>
+      <button type="button" onClick={() => dialog.current!.close()}>
+        Close
+      </button>
     </dialog>
   );
 }

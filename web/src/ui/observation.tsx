@@ -19,7 +19,8 @@ interface Props {
 
 export function Observation({ model, values, minus, behind, label }: Props) {
   const seen = model.data.observation;
-  if (seen.kind === "image") return <Picture seen={seen} values={values} minus={minus} label={label} />;
+  if (seen.kind === "image")
+    return <Picture seen={seen} values={values} minus={minus} label={label} />;
   const main = inUnits(seen, values);
   const before = minus && inUnits(seen, minus);
   const series: Series[] = [
@@ -28,7 +29,15 @@ export function Observation({ model, values, minus, behind, label }: Props) {
       : { name: "decoded", values: main, role: "main" },
   ];
   if (behind && !before) series.push({ name: "observed", values: behind, role: "behind" });
-  return <VectorChart model={model} seen={seen} series={series} label={label} difference={Boolean(before)} />;
+  return (
+    <VectorChart
+      model={model}
+      seen={seen}
+      series={series}
+      label={label}
+      difference={Boolean(before)}
+    />
+  );
 }
 
 interface PictureProps {
@@ -45,17 +54,29 @@ function Picture({ seen, values, minus, label }: PictureProps) {
     context.putImageData(imageData(seen, values, minus), 0, 0);
   }, [seen, values, minus]);
   return (
-    <canvas ref={canvas} class="picture" width={seen.width} height={seen.height} {...described(label)} />
+    <canvas
+      ref={canvas}
+      class="picture"
+      width={seen.width}
+      height={seen.height}
+      {...described(label)}
+    />
   );
 }
 
 /** How a drawing is told to screen readers; without a label, what is around it tells more. */
 export function described(label: string) {
-  return label ? ({ role: "img", "aria-label": label } as const) : ({ "aria-hidden": "true" } as const);
+  return label
+    ? ({ role: "img", "aria-label": label } as const)
+    : ({ "aria-hidden": "true" } as const);
 }
 
 /** The pixels of an image, or of the difference of two. */
-export function imageData(seen: ImageObservation, values: Float32Array, minus?: Float32Array): ImageData {
+export function imageData(
+  seen: ImageObservation,
+  values: Float32Array,
+  minus?: Float32Array,
+): ImageData {
   const { width, height } = seen;
   const data = new ImageData(width, height);
   if (minus) paintDifference(seen, values, minus, data.data);
@@ -91,6 +112,7 @@ export function colourChannels({ low, alpha }: ColourMap): number {
 /** Changes of channels in their own colours: grey is none. A sum over channels would hide that one
  * colour became another. */
 function aroundGrey({ colours }: ColourMap, changes: readonly number[]): Rgb {
-  const sum = (band: number) => changes.reduce((all, change, channel) => all + change * colours[channel]![band]!, 0.5);
+  const sum = (band: number) =>
+    changes.reduce((all, change, channel) => all + change * colours[channel]![band]!, 0.5);
   return [255 * sum(0), 255 * sum(1), 255 * sum(2)];
 }

@@ -38,9 +38,17 @@ export function Exports({ title, body, csv }: ExportsProps) {
   const name = title.toLowerCase().replaceAll(/[^a-z0-9]+/g, "-");
   return (
     <div class="exports" role="group" aria-label={`Save ${title}`}>
-      <button type="button" onClick={() => saveOrSay(body.current!, `${name}.png`)}>PNG</button>
-      <button type="button" onClick={() => saveSvg(body.current!, `${name}.svg`)}>SVG</button>
-      {csv && <button type="button" onClick={() => saveCsv(csv(), `${name}.csv`)}>CSV</button>}
+      <button type="button" onClick={() => saveOrSay(body.current!, `${name}.png`)}>
+        PNG
+      </button>
+      <button type="button" onClick={() => saveSvg(body.current!, `${name}.svg`)}>
+        SVG
+      </button>
+      {csv && (
+        <button type="button" onClick={() => saveCsv(csv(), `${name}.csv`)}>
+          CSV
+        </button>
+      )}
     </div>
   );
 }
@@ -50,6 +58,9 @@ async function saveOrSay(body: HTMLElement, name: string): Promise<void> {
     await savePng(body, name);
     succeeded("save");
   } catch (error) {
-    report("save", `Cannot save ${name}: ${error instanceof Error ? error.message : error}. Save it as SVG instead.`);
+    report(
+      "save",
+      `Cannot save ${name}: ${error instanceof Error ? error.message : error}. Save it as SVG instead.`,
+    );
   }
 }

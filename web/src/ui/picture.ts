@@ -27,19 +27,31 @@ export function drawingOf(element: HTMLElement): Drawing {
   return laidOut(element, () => {
     const pieces = [...piecesOf(element)];
     const frame = around(pieces.map(({ box }) => box));
-    const root = make("svg", { width: frame.width, height: frame.height, viewBox: `0 0 ${frame.width} ${frame.height}` });
-    root.append(make("rect", { width: frame.width, height: frame.height, fill: background(element) }));
+    const root = make("svg", {
+      width: frame.width,
+      height: frame.height,
+      viewBox: `0 0 ${frame.width} ${frame.height}`,
+    });
+    root.append(
+      make("rect", { width: frame.width, height: frame.height, fill: background(element) }),
+    );
     const placed = make("g", { transform: `translate(${-frame.x} ${-frame.y})` });
     placed.append(...pieces.map(({ drawn }) => drawn));
     root.append(placed);
-    return { text: legal(new XMLSerializer().serializeToString(root)), width: frame.width, height: frame.height };
+    return {
+      text: legal(new XMLSerializer().serializeToString(root)),
+      width: frame.width,
+      height: frame.height,
+    };
   });
 }
 
 /** The smallest box of whole pixels around others, with a margin. */
 export function around(boxes: readonly DOMRect[]): DOMRect {
-  const least = (side: "left" | "top") => Math.floor(boxes.reduce((found, box) => Math.min(found, box[side]), Infinity)) - MARGIN;
-  const most = (side: "right" | "bottom") => Math.ceil(boxes.reduce((found, box) => Math.max(found, box[side]), -Infinity)) + MARGIN;
+  const least = (side: "left" | "top") =>
+    Math.floor(boxes.reduce((found, box) => Math.min(found, box[side]), Infinity)) - MARGIN;
+  const most = (side: "right" | "bottom") =>
+    Math.ceil(boxes.reduce((found, box) => Math.max(found, box[side]), -Infinity)) + MARGIN;
   if (boxes.length === 0) return new DOMRect(0, 0, 2 * MARGIN, 2 * MARGIN);
   const [x, y] = [least("left"), least("top")];
   return new DOMRect(x, y, most("right") - x, most("bottom") - y);
@@ -50,7 +62,9 @@ export function around(boxes: readonly DOMRect[]): DOMRect {
  * before the browser paints again, so that nobody sees it.
  */
 function laidOut<Result>(element: HTMLElement, look: () => Result): Result {
-  const all = Array.from(element.querySelectorAll<HTMLElement>("*")).filter((each) => each instanceof HTMLElement);
+  const all = Array.from(element.querySelectorAll<HTMLElement>("*")).filter(
+    (each) => each instanceof HTMLElement,
+  );
   const changes = all.map((each) => [each, unfolded(each)] as const).filter(([, change]) => change);
   const undo = changes.map(([each]) => restorer(each));
   const { scrollX, scrollY } = window;
@@ -68,8 +82,13 @@ function unfolded(element: HTMLElement): string {
   if (isLeftOut(element)) return "display: none !important;";
   if (element.matches("header")) return `margin-bottom: ${MARGIN / 2}px;`; // the help below it is left out
   const { overflowX, overflowY, textOverflow, position } = getComputedStyle(element);
-  const scrolls = [overflowX, overflowY].some((overflow) => overflow === "auto" || overflow === "scroll");
-  const whole = scrolls || textOverflow === "ellipsis" ? "overflow: visible; max-width: none; max-height: none;" : "";
+  const scrolls = [overflowX, overflowY].some(
+    (overflow) => overflow === "auto" || overflow === "scroll",
+  );
+  const whole =
+    scrolls || textOverflow === "ellipsis"
+      ? "overflow: visible; max-width: none; max-height: none;"
+      : "";
   return whole + (position === "sticky" ? "position: static;" : "");
 }
 
@@ -79,13 +98,17 @@ function restorer(element: HTMLElement): () => void {
   const styles = element.style.cssText;
   return () => {
     element.style.cssText = styles;
-    if (scrollLeft || scrollTop) element.scrollTo({ left: scrollLeft, top: scrollTop, behavior: "instant" });
+    if (scrollLeft || scrollTop)
+      element.scrollTo({ left: scrollLeft, top: scrollTop, behavior: "instant" });
   };
 }
 
 /** Replace what XML 1.0 does not allow: control characters and halves of surrogate pairs. */
 export function legal(text: string): string {
-  return text.replaceAll(/[^\t\n\r\u{20}-\u{D7FF}\u{E000}-\u{FFFD}\u{10000}-\u{10FFFF}]/gu, "\u{FFFD}");
+  return text.replaceAll(
+    /[^\t\n\r\u{20}-\u{D7FF}\u{E000}-\u{FFFD}\u{10000}-\u{10FFFF}]/gu,
+    "\u{FFFD}",
+  );
 }
 
 function make(name: string, attributes: Record<string, string | number>): SVGElement {
@@ -152,7 +175,11 @@ function isLeftOut(element: Element): boolean {
 type Picture = HTMLCanvasElement | HTMLImageElement | SVGSVGElement;
 
 function isPicture(node: Node): node is Picture {
-  return node instanceof HTMLCanvasElement || node instanceof HTMLImageElement || node instanceof SVGSVGElement;
+  return (
+    node instanceof HTMLCanvasElement ||
+    node instanceof HTMLImageElement ||
+    node instanceof SVGSVGElement
+  );
 }
 
 function picture(child: Picture): Piece {
@@ -163,7 +190,8 @@ function picture(child: Picture): Piece {
 }
 
 function placed(drawn: SVGElement, box: DOMRect): Piece {
-  for (const side of ["x", "y", "width", "height"] as const) drawn.setAttribute(side, String(box[side]));
+  for (const side of ["x", "y", "width", "height"] as const)
+    drawn.setAttribute(side, String(box[side]));
   return { drawn, box };
 }
 
@@ -177,10 +205,30 @@ function pixels(source: HTMLCanvasElement | HTMLImageElement): string {
 }
 
 const STYLES = [
-  "fill", "fill-opacity", "stroke", "stroke-width", "stroke-opacity", "stroke-dasharray", "stroke-linecap",
-  "stroke-linejoin", "opacity", "display", "visibility", "overflow", "paint-order", "text-anchor", "dominant-baseline",
+  "fill",
+  "fill-opacity",
+  "stroke",
+  "stroke-width",
+  "stroke-opacity",
+  "stroke-dasharray",
+  "stroke-linecap",
+  "stroke-linejoin",
+  "opacity",
+  "display",
+  "visibility",
+  "overflow",
+  "paint-order",
+  "text-anchor",
+  "dominant-baseline",
 ];
-const FONT = ["font-size", "font-family", "font-weight", "font-style", "letter-spacing", "font-variant-numeric"];
+const FONT = [
+  "font-size",
+  "font-family",
+  "font-weight",
+  "font-style",
+  "letter-spacing",
+  "font-variant-numeric",
+];
 
 /** A copy of a drawing with the styles that it gets from the page's style sheet. */
 function copied(child: SVGSVGElement): SVGSVGElement {
@@ -197,18 +245,26 @@ function inline(from: Element, to: Element): void {
 function styles(element: Element, names: readonly string[]): string {
   const style = getComputedStyle(element);
   const values = names.map((name) => [name, style.getPropertyValue(name)] as const);
-  return values.filter(([, value]) => value).map(([name, value]) => `${name}:${readable(value)}`).join(";");
+  return values
+    .filter(([, value]) => value)
+    .map(([name, value]) => `${name}:${readable(value)}`)
+    .join(";");
 }
 
 /** The background of an element, such as a swatch of a legend. */
 function* ground(child: Element): Generator<Piece> {
   const { backgroundColor } = getComputedStyle(child);
   const box = child.getBoundingClientRect();
-  if (!isClear(backgroundColor)) yield placed(make("rect", { fill: readable(backgroundColor), rx: radius(child, box) }), box);
+  if (!isClear(backgroundColor))
+    yield placed(make("rect", { fill: readable(backgroundColor), rx: radius(child, box) }), box);
 }
 
 function radius(child: Element, { width, height }: DOMRect): number {
-  return Math.min(parseFloat(getComputedStyle(child).borderTopLeftRadius) || 0, width / 2, height / 2);
+  return Math.min(
+    parseFloat(getComputedStyle(child).borderTopLeftRadius) || 0,
+    width / 2,
+    height / 2,
+  );
 }
 
 /** The borders of an element, such as the rules of a table. What is a button on the page has none. */
@@ -219,13 +275,19 @@ function* edges(child: Element): Generator<Piece> {
   for (const side of ["top", "right", "bottom", "left"] as const) {
     const width = parseFloat(style.getPropertyValue(`border-${side}-width`));
     const colour = style.getPropertyValue(`border-${side}-color`);
-    const shown = width > 0 && !["none", "hidden"].includes(style.getPropertyValue(`border-${side}-style`));
-    if (shown && !isClear(colour)) yield placed(make("rect", { fill: readable(colour) }), edge(box, side, width));
+    const shown =
+      width > 0 && !["none", "hidden"].includes(style.getPropertyValue(`border-${side}-style`));
+    if (shown && !isClear(colour))
+      yield placed(make("rect", { fill: readable(colour) }), edge(box, side, width));
   }
 }
 
 /** The strip along one side within a box. */
-export function edge({ x, y, width, height, right, bottom }: DOMRect, side: "top" | "right" | "bottom" | "left", thickness: number): DOMRect {
+export function edge(
+  { x, y, width, height, right, bottom }: DOMRect,
+  side: "top" | "right" | "bottom" | "left",
+  thickness: number,
+): DOMRect {
   if (side === "top") return new DOMRect(x, y, width, thickness);
   if (side === "bottom") return new DOMRect(x, bottom - thickness, width, thickness);
   return new DOMRect(side === "left" ? x : right - thickness, y, thickness, height);
@@ -239,8 +301,19 @@ function* rings(child: Element): Generator<Piece> {
   const half = ring.width / 2;
   const middle = new DOMRect(x - half, y - half, width + ring.width, height + ring.width);
   const rx = radius(child, middle) + half;
-  const { drawn } = placed(make("rect", { fill: "none", stroke: ring.colour, "stroke-width": ring.width, rx }), middle);
-  yield { drawn, box: new DOMRect(x - ring.width, y - ring.width, width + 2 * ring.width, height + 2 * ring.width) };
+  const { drawn } = placed(
+    make("rect", { fill: "none", stroke: ring.colour, "stroke-width": ring.width, rx }),
+    middle,
+  );
+  yield {
+    drawn,
+    box: new DOMRect(
+      x - ring.width,
+      y - ring.width,
+      width + 2 * ring.width,
+      height + 2 * ring.width,
+    ),
+  };
 }
 
 /** The colour and the width of a shadow "rgb(213, 94, 0) 0px 0px 0px 2px"; null if it is another kind. */
@@ -265,7 +338,11 @@ function lines(node: Text): Piece[] {
 function written(text: string, parent: Element, box: DOMRect): Piece {
   const { color, fontSize } = getComputedStyle(parent);
   const y = box.y + box.height / 2 + 0.36 * parseFloat(fontSize); // about the baseline
-  const drawn = make("text", { x: box.x, y, style: `${styles(parent, FONT)};white-space:pre;fill:${readable(color)}` });
+  const drawn = make("text", {
+    x: box.x,
+    y,
+    style: `${styles(parent, FONT)};white-space:pre;fill:${readable(color)}`,
+  });
   drawn.textContent = text;
   return { drawn, box };
 }
@@ -285,8 +362,16 @@ function upright(node: Text, parent: Element): Piece {
 
 /** Whether most of a box is within everything that clips it, up to `element`. */
 function isInSight(box: DOMRect, child: Element, element: HTMLElement): boolean {
-  for (let parent = child.parentElement; parent && parent !== element; parent = parent.parentElement) {
-    if (getComputedStyle(parent).overflow !== "visible" && overlap(box, parent.getBoundingClientRect()) < 0.5) return false;
+  for (
+    let parent = child.parentElement;
+    parent && parent !== element;
+    parent = parent.parentElement
+  ) {
+    if (
+      getComputedStyle(parent).overflow !== "visible" &&
+      overlap(box, parent.getBoundingClientRect()) < 0.5
+    )
+      return false;
   }
   return true;
 }

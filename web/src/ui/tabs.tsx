@@ -63,5 +63,6 @@ function reveal(list: HTMLElement): void {
   const chosen = list.querySelector<HTMLElement>('[aria-selected="true"]');
   if (!chosen) return;
   const [box, frame] = [chosen.getBoundingClientRect(), list.getBoundingClientRect()];
-  if (box.left < frame.left || box.right > frame.right) list.scrollLeft += box.left - frame.left - 20;
+  if (box.left < frame.left || box.right > frame.right)
+    list.scrollLeft += box.left - frame.left - 20;
 }

@@ -18,7 +18,12 @@ export function Thumbnail({ model, row, label }: Props) {
   if (!shown) return null;
   if (shown.kind === "image") return <TilePicture tile={shown} label={label} />;
   return seen.kind === "vector" ? (
-    <VectorChart model={model} seen={seen} series={[{ name: "observed", values: shown.values, role: "main" }]} label={label} />
+    <VectorChart
+      model={model}
+      seen={seen}
+      series={[{ name: "observed", values: shown.values, role: "main" }]}
+      label={label}
+    />
   ) : null;
 }
 
@@ -31,6 +36,12 @@ export function TilePicture({ tile, label }: { tile: Tile; label: string }) {
     context.drawImage(sheet, x, y, width, height, 0, 0, width, height);
   }, [tile]);
   return (
-    <canvas ref={canvas} class="picture" width={tile.width} height={tile.height} {...described(label)} />
+    <canvas
+      ref={canvas}
+      class="picture"
+      width={tile.width}
+      height={tile.height}
+      {...described(label)}
+    />
   );
 }

@@ -75,10 +75,22 @@ export function Tour({ onClose }: { onClose: () => void }) {
       <h2 id="tour-title">{step.title}</h2>
       <p id="tour-text">{step.text}</p>
       <div class="tools">
-        <span class="count">{n + 1} of {STEPS.length}</span>
-        <button type="button" onClick={close}>Close</button>
-        {n > 0 && <button type="button" onClick={() => setN(n - 1)}>Back</button>}
-        <button type="button" class="next" onClick={() => (n + 1 < STEPS.length ? setN(n + 1) : close())}>
+        <span class="count">
+          {n + 1} of {STEPS.length}
+        </span>
+        <button type="button" onClick={close}>
+          Close
+        </button>
+        {n > 0 && (
+          <button type="button" onClick={() => setN(n - 1)}>
+            Back
+          </button>
+        )}
+        <button
+          type="button"
+          class="next"
+          onClick={() => (n + 1 < STEPS.length ? setN(n + 1) : close())}
+        >
           {n + 1 < STEPS.length ? "Next" : "Done"}
         </button>
       </div>
@@ -134,7 +146,11 @@ const GAP = 12;
 
 /** Where a card of a size lies: beside the target if there is room, otherwise in the lower or the upper
  * corner, whichever hides less of the target. */
-export function beside(target: Box | null, card: Size, screen: Size): { left: number; top: number } {
+export function beside(
+  target: Box | null,
+  card: Size,
+  screen: Size,
+): { left: number; top: number } {
   const corner = { left: screen.width - card.width - GAP, top: screen.height - card.height - GAP };
   if (!target) return corner;
   const left = clamp(target.left, GAP, corner.left);
@@ -149,12 +165,18 @@ export function beside(target: Box | null, card: Size, screen: Size): { left: nu
 
 /** How many pixels of the height of a target a card hides. */
 function hidden(target: Box, { top }: { top: number }, card: Size): number {
-  return Math.max(Math.min(target.top + target.height, top + card.height) - Math.max(target.top, top), 0);
+  return Math.max(
+    Math.min(target.top + target.height, top + card.height) - Math.max(target.top, top),
+    0,
+  );
 }
 
 function fits(place: { left: number; top: number }, card: Size, screen: Size): boolean {
   return (
-    place.left >= 0 && place.top >= 0 && place.left + card.width <= screen.width && place.top + card.height <= screen.height
+    place.left >= 0 &&
+    place.top >= 0 &&
+    place.left + card.width <= screen.width &&
+    place.top + card.height <= screen.height
   );
 }
 

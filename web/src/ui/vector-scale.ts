@@ -31,7 +31,11 @@ export function limits(
 export type Scale = ScaleContinuousNumeric<number, number>;
 
 /** A scale of values. Counts go over decades, so they are drawn as log(1 + x). */
-export function valueScale({ counts }: VectorObservation, domain: readonly number[], range: readonly number[]): Scale {
+export function valueScale(
+  { counts }: VectorObservation,
+  domain: readonly number[],
+  range: readonly number[],
+): Scale {
   return counts ? scaleSymlog(domain, range) : scaleLinear(domain, range);
 }
 
@@ -46,7 +50,10 @@ export function valueTicks({ counts }: VectorObservation, y: Scale): number[] {
 }
 
 /** The limits of the data on the scale that columns share. */
-export function dataLimits(model: Model, seen: VectorObservation): readonly [number, number] | null {
+export function dataLimits(
+  model: Model,
+  seen: VectorObservation,
+): readonly [number, number] | null {
   return isMixed(seen) && !seen.curve ? [-3, 3] : range(model);
 }
 
@@ -56,6 +63,10 @@ export function isMixed({ units: { scale, shift } }: VectorObservation): boolean
 }
 
 /** Values on one scale: as the network has them if columns have units of their own. */
-export function comparable(seen: VectorObservation, values: ArrayLike<number>, difference = false): ArrayLike<number> {
+export function comparable(
+  seen: VectorObservation,
+  values: ArrayLike<number>,
+  difference = false,
+): ArrayLike<number> {
   return isMixed(seen) ? scaled(seen, values, difference) : values;
 }

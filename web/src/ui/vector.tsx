@@ -69,7 +69,12 @@ function Curves(props: Props) {
           key={name}
           class={`curve ${role}`}
           style={colour ? { stroke: colour } : {}}
-          d={line<number>((_, n) => at(n), (value) => y(value))(Array.from(values)) ?? ""}
+          d={
+            line<number>(
+              (_, n) => at(n),
+              (value) => y(value),
+            )(Array.from(values)) ?? ""
+          }
         />
       ))}
       <Unit seen={seen} />
@@ -84,12 +89,22 @@ function Axes({ seen, x, y }: { seen: VectorObservation; x: Scale; y: Scale }) {
     <g class="axes" aria-hidden="true">
       {valueTicks(seen, y).map((tick) => (
         <g key={tick}>
-          <line class={tick === 0 ? "zero" : "grid"} x1={MARGIN.left} x2={WIDTH - MARGIN.right} y1={y(tick)} y2={y(tick)} />
-          <text x={MARGIN.left - 5} y={y(tick) + 3.5} text-anchor="end">{format(tick)}</text>
+          <line
+            class={tick === 0 ? "zero" : "grid"}
+            x1={MARGIN.left}
+            x2={WIDTH - MARGIN.right}
+            y1={y(tick)}
+            y2={y(tick)}
+          />
+          <text x={MARGIN.left - 5} y={y(tick) + 3.5} text-anchor="end">
+            {format(tick)}
+          </text>
         </g>
       ))}
       {columnTicks(seen, x).map(({ at, text, anchor }) => (
-        <text key={text} x={at} y={HEIGHT - 5} text-anchor={anchor}>{text}</text>
+        <text key={text} x={at} y={HEIGHT - 5} text-anchor={anchor}>
+          {text}
+        </text>
       ))}
     </g>
   );
@@ -104,10 +119,21 @@ interface Tick {
 /** Round positions of the columns of curves; otherwise the names of the first and last column. */
 function columnTicks({ curve, positions, names, length }: VectorObservation, x: Scale): Tick[] {
   if (curve && positions) {
-    return x.ticks(5).map((tick) => ({ at: x(tick), text: String(tick), anchor: x(tick) > WIDTH - 20 ? "end" : "middle" }));
+    return x
+      .ticks(5)
+      .map((tick) => ({
+        at: x(tick),
+        text: String(tick),
+        anchor: x(tick) > WIDTH - 20 ? "end" : "middle",
+      }));
   }
   const ends: Tick[] = [{ at: x(0), text: shortened(names[0] ?? "1", 20), anchor: "start" }];
-  if (length > 1) ends.push({ at: x(length - 1), text: shortened(names[length - 1] ?? String(length), 20), anchor: "end" });
+  if (length > 1)
+    ends.push({
+      at: x(length - 1),
+      text: shortened(names[length - 1] ?? String(length), 20),
+      anchor: "end",
+    });
   return ends;
 }
 
@@ -140,7 +166,16 @@ function useColumn(seen: VectorObservation, series: readonly Series[], at: (n: n
   return [column, follow] as const;
 }
 
-const STEPS: Record<string, number> = { ArrowRight: 1, ArrowUp: 1, ArrowLeft: -1, ArrowDown: -1, PageUp: 10, PageDown: -10, Home: -Infinity, End: Infinity };
+const STEPS: Record<string, number> = {
+  ArrowRight: 1,
+  ArrowUp: 1,
+  ArrowLeft: -1,
+  ArrowDown: -1,
+  PageUp: 10,
+  PageDown: -10,
+  Home: -Infinity,
+  End: Infinity,
+};
 
 /** The column that a key goes to; null if it goes nowhere. */
 export function columnAfter(key: string, column: number, length: number): number | null {
@@ -171,7 +206,12 @@ const MOST_READ = 3; // values written into the drawing
 /** The name of a column, and its value in each series. */
 function readingOf(seen: VectorObservation, series: readonly Series[], column: number): string[] {
   const name = isolated(shortened(seen.names[column] ?? String(column + 1), 28));
-  return [name, ...series.map(({ name, values }) => `${isolated(shortened(name, 20))} ${number(values[column]!)}`)];
+  return [
+    name,
+    ...series.map(
+      ({ name, values }) => `${isolated(shortened(name, 20))} ${number(values[column]!)}`,
+    ),
+  ];
 }
 
 /** The name and values of a column, beside a line through it. */
@@ -183,7 +223,14 @@ function Reading({ seen, series, column, x }: ReadingProps) {
     <g class="reading" aria-hidden="true">
       <line x1={x} x2={x} y1={MARGIN.top} y2={HEIGHT - MARGIN.bottom} />
       {lines.map((text, n) => (
-        <text key={n} x={left ? x - 5 : x + 5} y={MARGIN.top + 10 + 13 * n} text-anchor={left ? "end" : "start"}>{text}</text>
+        <text
+          key={n}
+          x={left ? x - 5 : x + 5}
+          y={MARGIN.top + 10 + 13 * n}
+          text-anchor={left ? "end" : "start"}
+        >
+          {text}
+        </text>
       ))}
     </g>
   );
@@ -197,7 +244,10 @@ export function number(value: number): string {
 /** Bars of many columns, named when the pointer is on them. */
 function ManyBars(props: Props) {
   const { seen, series, label } = props;
-  const scaled = series.map((each) => ({ ...each, values: comparable(seen, each.values, props.difference) }));
+  const scaled = series.map((each) => ({
+    ...each,
+    values: comparable(seen, each.values, props.difference),
+  }));
   const y = vertical({ ...props, series: scaled }, true);
   const width = (WIDTH - MARGIN.left - MARGIN.right) / seen.length;
   const at = (n: number) => MARGIN.left + width * (n + 0.5);
@@ -211,7 +261,9 @@ function ManyBars(props: Props) {
           class={`bars ${each.role}`}
           style={each.colour ? { stroke: each.colour } : {}}
           stroke-width={isBar(each) ? Math.max(width * 0.8, 0.4) : 1.6}
-          d={Array.from(each.values, (value, n) => (isBar(each) ? `M${at(n)},${y(0)}V${y(value)}` : dash(at(n), width, y(value)))).join("")}
+          d={Array.from(each.values, (value, n) =>
+            isBar(each) ? `M${at(n)},${y(0)}V${y(value)}` : dash(at(n), width, y(value)),
+          ).join("")}
         />
       ))}
       <Unit seen={seen} />
@@ -222,8 +274,16 @@ function ManyBars(props: Props) {
 
 /** What is to be known about the vertical axis. */
 function Unit({ seen }: { seen: VectorObservation }) {
-  const text = seen.counts ? "counts, log scale" : isMixed(seen) && !seen.curve ? "scaled as for the network" : "";
-  return <text class="unit" x={WIDTH - MARGIN.right} y={MARGIN.top + 2} text-anchor="end">{text}</text>;
+  const text = seen.counts
+    ? "counts, log scale"
+    : isMixed(seen) && !seen.curve
+      ? "scaled as for the network"
+      : "";
+  return (
+    <text class="unit" x={WIDTH - MARGIN.right} y={MARGIN.top + 2} text-anchor="end">
+      {text}
+    </text>
+  );
 }
 
 /** The main series is drawn as bars, and others as strokes over them. */
@@ -249,12 +309,24 @@ function NamedBars({ model, seen, series, label, difference = false }: Props) {
       <line class="zero" x1={x(0)} x2={x(0)} y1={0} y2={ROW * seen.length} />
       {seen.names.map((name, n) => (
         <g key={n} transform={`translate(0 ${ROW * n})`}>
-          <title>{series.map((each) => `${isolated(name)}, ${isolated(each.name)}: ${number(each.values[n]!)}`).join("\n")}</title>
-          <text x={NAME - 6} y={13} text-anchor="end">{shortened(name, 15)}</text>
+          <title>
+            {series
+              .map(
+                (each) => `${isolated(name)}, ${isolated(each.name)}: ${number(each.values[n]!)}`,
+              )
+              .join("\n")}
+          </title>
+          <text x={NAME - 6} y={13} text-anchor="end">
+            {shortened(name, 15)}
+          </text>
           {series.map((each, s) => (
             <Mark key={each.name} series={each} from={x(0)} to={x(bars[s]![n]!)} />
           ))}
-          {isBar(series[0]!) && <text class="value" x={WIDTH} y={13} text-anchor="end">{number(series[0]!.values[n]!)}</text>}
+          {isBar(series[0]!) && (
+            <text class="value" x={WIDTH} y={13} text-anchor="end">
+              {number(series[0]!.values[n]!)}
+            </text>
+          )}
         </g>
       ))}
     </svg>
@@ -264,8 +336,21 @@ function NamedBars({ model, seen, series, label, difference = false }: Props) {
 function Mark({ series, from, to }: { series: Series; from: number; to: number }) {
   const style = series.colour ? { fill: series.colour } : {};
   return isBar(series) ? (
-    <rect class="bar main" x={Math.min(from, to)} width={Math.abs(to - from)} y={4} height={ROW - 8} />
+    <rect
+      class="bar main"
+      x={Math.min(from, to)}
+      width={Math.abs(to - from)}
+      y={4}
+      height={ROW - 8}
+    />
   ) : (
-    <rect class={`bar ${series.role}`} style={style} x={to - 1.25} width={2.5} y={2} height={ROW - 4} />
+    <rect
+      class={`bar ${series.role}`}
+      style={style}
+      x={to - 1.25}
+      width={2.5}
+      y={2}
+      height={ROW - 4}
+    />
   );
 }

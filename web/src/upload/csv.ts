@@ -12,7 +12,9 @@ export function readTable(text: string, names: readonly string[]): Table {
   const [first] = lines;
   if (!first) throw new Error("it is empty");
   const known = new Map(names.map((name) => [canonical(name), name]));
-  const isHeader = !first.every(isNumber) || (lines.length > 1 && first.every((cell) => known.has(canonical(cell))));
+  const isHeader =
+    !first.every(isNumber) ||
+    (lines.length > 1 && first.every((cell) => known.has(canonical(cell))));
   if (!isHeader) return { names: null, rows: lines };
   return { names: first.map((cell) => known.get(canonical(cell)) ?? cell), rows: lines.slice(1) };
 }
@@ -36,7 +38,10 @@ function parse(text: string): string[][] {
   const first = text.slice(0, text.search(/[\r\n]|$/));
   const count = (separator: string) => first.split(separator).length;
   const separator = [",", ";", "\t"].sort((a, b) => count(b) - count(a))[0]!;
-  const cells = new RegExp(`(?:"((?:[^"]|"")*)"|([^"${separator}\\r\\n]*))(${separator}|\\r\\n|\\n|\\r|$)`, "gy");
+  const cells = new RegExp(
+    `(?:"((?:[^"]|"")*)"|([^"${separator}\\r\\n]*))(${separator}|\\r\\n|\\n|\\r|$)`,
+    "gy",
+  );
   const lines: string[][] = [[]];
   for (let found = cells.exec(text); found; found = cells.exec(text)) {
     lines.at(-1)!.push(found[1] === undefined ? found[2]! : found[1].replaceAll('""', '"'));
@@ -53,7 +58,9 @@ export function numbersOf(table: Table, length: number, names: readonly string[]
     order.map((column, n) => {
       const cell = row[column] ?? "";
       if (isNumber(cell)) return Number(cell);
-      throw new Error(`row ${line + 1} has "${cell}" in the column ${names[n] ?? n + 1}. It needs a number`);
+      throw new Error(
+        `row ${line + 1} has "${cell}" in the column ${names[n] ?? n + 1}. It needs a number`,
+      );
     }),
   );
 }
@@ -64,6 +71,9 @@ function columnsOf(table: Table, length: number, names: readonly string[]): numb
   if (byName.length === length && byName.every((column) => column >= 0)) return byName;
   if (width === length) return Array.from({ length }, (_, n) => n);
   const missing = table.names ? names.filter((_, n) => byName[n]! < 0) : [];
-  const which = missing.length > 0 && missing.length < names.length ? `, without ${missing.slice(0, 3).join(", ")}` : "";
+  const which =
+    missing.length > 0 && missing.length < names.length
+      ? `, without ${missing.slice(0, 3).join(", ")}`
+      : "";
   throw new Error(`it has ${width} columns${which}. The model needs ${length} numbers a row`);
 }

@@ -22,17 +22,26 @@ export function readNpy(bytes: Uint8Array): NumberArray {
   const view = new DataView(bytes.buffer, bytes.byteOffset, bytes.byteLength);
   const [header, start] = readHeader(bytes, view);
   const dtype = /'descr':\s*'([^']*)'/.exec(header)?.[1] ?? "";
-  const shape = (/'shape':\s*\(([^)]*)\)/.exec(header)?.[1] ?? "").split(",").filter((part) => part.trim()).map(Number);
+  const shape = (/'shape':\s*\(([^)]*)\)/.exec(header)?.[1] ?? "")
+    .split(",")
+    .filter((part) => part.trim())
+    .map(Number);
   if (/'fortran_order':\s*True/.test(header)) {
     throw new Error("it is in Fortran order. Save it with np.save(file, np.ascontiguousarray(x))");
   }
   const type = TYPES[dtype];
-  if (!type) throw new Error(`it holds the type ${dtype || "unknown"}. Save it as float32, float64, uint8 or uint16`);
+  if (!type)
+    throw new Error(
+      `it holds the type ${dtype || "unknown"}. Save it as float32, float64, uint8 or uint16`,
+    );
   return { dtype, shape, values: readValues(view, start, shape, type) };
 }
 
 function readHeader(bytes: Uint8Array, view: DataView): [string, number] {
-  const isNpy = bytes.length > 12 && bytes[0] === 0x93 && new TextDecoder().decode(bytes.subarray(1, 6)) === "NUMPY";
+  const isNpy =
+    bytes.length > 12 &&
+    bytes[0] === 0x93 &&
+    new TextDecoder().decode(bytes.subarray(1, 6)) === "NUMPY";
   if (!isNpy) throw new Error("it is not a NumPy file");
   const long = bytes[6]! > 1;
   const length = long ? view.getUint32(8, true) : view.getUint16(8, true);
@@ -40,7 +49,12 @@ function readHeader(bytes: Uint8Array, view: DataView): [string, number] {
   return [new TextDecoder().decode(bytes.subarray(long ? 12 : 10, start)), start];
 }
 
-function readValues(view: DataView, start: number, shape: number[], [size, read]: [number, Reader]): Float64Array {
+function readValues(
+  view: DataView,
+  start: number,
+  shape: number[],
+  [size, read]: [number, Reader],
+): Float64Array {
   const count = shape.reduce((product, n) => product * n, 1);
   if (!Number.isInteger(count) || count < 0) throw new Error("its header has no shape");
   if (view.byteLength < start + count * size) throw new Error("it is cut off");

@@ -25,7 +25,9 @@ export function centred(width: number, height: number, toWidth: number, toHeight
 
 export function fit(image: Pixels, width: number, height: number): Pixels {
   if (image.width === width && image.height === height) return image;
-  const [left, top, right, bottom] = centred(image.width, image.height, width, height).map(Math.fround) as Box;
+  const [left, top, right, bottom] = centred(image.width, image.height, width, height).map(
+    Math.fround,
+  ) as Box;
   const across = weights(image.width, left, right, width);
   const down = weights(image.height, top, bottom, height);
   const channels = image.channels.map((channel) => {
@@ -51,7 +53,9 @@ function weights(length: number, from: number, to: number, target: number): Weig
     const centre = from + (n + 0.5) * scale;
     const first = Math.max(0, Math.trunc(centre - support + 0.5));
     const end = Math.min(length, Math.trunc(centre + support + 0.5));
-    const raw = Array.from({ length: end - first }, (_, i) => triangle((first + i - centre + 0.5) / support));
+    const raw = Array.from({ length: end - first }, (_, i) =>
+      triangle((first + i - centre + 0.5) / support),
+    );
     const sum = raw.reduce((total, weight) => total + weight, 0);
     return { first, values: raw.map((weight) => Math.trunc(0.5 + (weight / sum) * BITS)) };
   });
@@ -61,7 +65,12 @@ function triangle(distance: number): number {
   return Math.max(0, 1 - Math.abs(distance));
 }
 
-function resizeRows(pixels: Uint8Array, width: number, height: number, targets: readonly Weights[]): Uint8Array {
+function resizeRows(
+  pixels: Uint8Array,
+  width: number,
+  height: number,
+  targets: readonly Weights[],
+): Uint8Array {
   const resized = new Uint8Array(height * targets.length);
   for (let row = 0; row < height; row++) {
     targets.forEach(({ first, values }, n) => {
@@ -76,7 +85,8 @@ function resizeRows(pixels: Uint8Array, width: number, height: number, targets: 
 function transpose(pixels: Uint8Array, width: number, height: number): Uint8Array {
   const turned = new Uint8Array(pixels.length);
   for (let row = 0; row < height; row++) {
-    for (let column = 0; column < width; column++) turned[column * height + row] = pixels[row * width + column]!;
+    for (let column = 0; column < width; column++)
+      turned[column * height + row] = pixels[row * width + column]!;
   }
   return turned;
 }

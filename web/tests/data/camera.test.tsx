@@ -46,8 +46,14 @@ it("leaves the wheel to the page unless a key is held or the plot has the focus"
   const plot = page.querySelector<HTMLElement>("[data-testid=scatter]")!;
   // Wheel events of happy-dom have no keys.
   const isTaken = (keys: { ctrlKey?: boolean; metaKey?: boolean }) =>
-    !plot.dispatchEvent(Object.assign(new WheelEvent("wheel", { deltaY: 9, cancelable: true }), keys));
-  expect([isTaken({}), isTaken({ ctrlKey: true }), isTaken({ metaKey: true })]).toEqual([false, true, true]);
+    !plot.dispatchEvent(
+      Object.assign(new WheelEvent("wheel", { deltaY: 9, cancelable: true }), keys),
+    );
+  expect([isTaken({}), isTaken({ ctrlKey: true }), isTaken({ metaKey: true })]).toEqual([
+    false,
+    true,
+    true,
+  ]);
   plot.focus();
   expect(isTaken({})).toBe(true);
   render(null, page);

@@ -6,7 +6,10 @@ import { smallModel } from "../fixture";
 
 const model = await smallModel();
 const shape = columnOf(model, "factor:1")!;
-const gaps: Column = { ...shape, values: shape.values.map((value, row) => (row < 4 ? NaN : value)) };
+const gaps: Column = {
+  ...shape,
+  values: shape.values.map((value, row) => (row < 4 ? NaN : value)),
+};
 const rows = Uint32Array.from(shape.values.keys());
 
 describe("colouring", () => {
@@ -14,7 +17,9 @@ describe("colouring", () => {
     const { classes, missing } = colouring(gaps);
     expect(missing).toBe(4);
     expect(classes.reduce((sum, { count }) => sum + count, 0)).toBe(46);
-    classes.forEach(({ value, count }) => expect(count).toBe(gaps.values.filter((each) => each === value).length));
+    classes.forEach(({ value, count }) =>
+      expect(count).toBe(gaps.values.filter((each) => each === value).length),
+    );
   });
 
   it("paints classes in their colours and missing values grey", () => {

@@ -1,7 +1,15 @@
 import { describe, expect, it } from "vitest";
 import { currentPlace } from "../../src/panels/data/marks";
 import { cloudOf } from "../../src/panels/data/cloud";
-import { axisOptions, colourOptions, columnOf, defaultAxes, defaultColour, placesOf, textOf } from "../../src/panels/data/columns";
+import {
+  axisOptions,
+  colourOptions,
+  columnOf,
+  defaultAxes,
+  defaultColour,
+  placesOf,
+  textOf,
+} from "../../src/panels/data/columns";
 import { affineMap, solve } from "../../src/panels/data/projection";
 import { outerEnds } from "../../src/panels/data/controls";
 import { ticksOf } from "../../src/panels/data/axes";
@@ -19,13 +27,17 @@ describe("columns of the rows", () => {
     expect(columnOf(model, "error")!.values[7]).toBeCloseTo(7 / 50);
   });
 
-  it.each(["z:9", "z:0:1", "factor:2", "map:0", "pca:2", "", "none", "constructor", "z:-1"])("has none of %s", (key) => {
-    expect(columnOf(model, key)).toBeNull();
-  });
+  it.each(["z:9", "z:0:1", "factor:2", "map:0", "pca:2", "", "none", "constructor", "z:-1"])(
+    "has none of %s",
+    (key) => {
+      expect(columnOf(model, key)).toBeNull();
+    },
+  );
 
   it("has every option that it offers", () => {
     for (const { key } of axisOptions(model)) expect(columnOf(model, key)).not.toBeNull();
-    for (const { key } of colourOptions(model).slice(1)) expect(columnOf(model, key)).not.toBeNull();
+    for (const { key } of colourOptions(model).slice(1))
+      expect(columnOf(model, key)).not.toBeNull();
   });
 
   it("spreads classes around their place, and numbers not at all", () => {
@@ -36,9 +48,11 @@ describe("columns of the rows", () => {
   });
 
   it("spreads two columns independently", () => {
-    const away = (key: string) => placesOf(columnOf(model, key)!).map((place) => place - Math.round(place));
+    const away = (key: string) =>
+      placesOf(columnOf(model, key)!).map((place) => place - Math.round(place));
     const [a, b] = [away("factor:0"), away("factor:1")];
-    const dot = (u: Float32Array, v: Float32Array) => u.reduce((sum, value, n) => sum + value * v[n]!, 0);
+    const dot = (u: Float32Array, v: Float32Array) =>
+      u.reduce((sum, value, n) => sum + value * v[n]!, 0);
     expect(Math.abs(dot(a, b)) / Math.sqrt(dot(a, a) * dot(b, b))).toBeLessThan(4 / Math.sqrt(50));
   });
 
@@ -111,15 +125,23 @@ describe("the current code", () => {
 
 describe("least squares", () => {
   it("solves linear equations", () => {
-    const lines = [[0, 2, 4, 2], [1, 1, 1, 3], [2, -1, 3, 9]].map((line) => Float64Array.from(line));
+    const lines = [
+      [0, 2, 4, 2],
+      [1, 1, 1, 3],
+      [2, -1, 3, 9],
+    ].map((line) => Float64Array.from(line));
     const [a, b, c] = solve(lines.map((line) => line.slice())) as [number, number, number];
-    for (const line of lines) expect(line[0]! * a + line[1]! * b + line[2]! * c).toBeCloseTo(line[3]!);
+    for (const line of lines)
+      expect(line[0]! * a + line[1]! * b + line[2]! * c).toBeCloseTo(line[3]!);
   });
 
   it("finds the affine function behind values, also if columns depend on each other", () => {
     const z = normals(5, 300);
     const codes = z.map((value, n) => (n % 3 === 2 ? 2 * z[n - 1]! : value));
-    const values = Float32Array.from({ length: 100 }, (_, n) => 3 * codes[3 * n]! - codes[3 * n + 1]! + 5);
+    const values = Float32Array.from(
+      { length: 100 },
+      (_, n) => 3 * codes[3 * n]! - codes[3 * n + 1]! + 5,
+    );
     expect(affineMap(codes, 3, values)([1, 2, 4])).toBeCloseTo(3 - 2 + 5, 3);
   });
 });

@@ -13,7 +13,9 @@ const y = normals(8, 8000).map((value) => 3 * value + 10);
 describe("contours of a density", () => {
   it("hold their share of the points", () => {
     for (const { mass, rings } of densityLines(x, y)) {
-      const count = [...x.keys()].filter((n) => rings.filter((ring) => inside([x[n]!, y[n]!], ring)).length % 2 === 1).length;
+      const count = [...x.keys()].filter(
+        (n) => rings.filter((ring) => inside([x[n]!, y[n]!], ring)).length % 2 === 1,
+      ).length;
       expect(Math.abs(count / 8000 - mass)).toBeLessThan(0.04);
     }
   });
@@ -47,12 +49,14 @@ it("contours of q(z) are of samples, which spread more widely than the means of 
 
 describe("contours need two continuous latent variables", async () => {
   const model = await smallModel();
-  it.each([["z:0", "z:1", ""], ["z:0", "pca:0", "Principal component 1"], ["z:2", "z:0", "c"], ["z:0", "z:0", "different"]])(
-    "%s and %s",
-    (across, up, reason) => {
-      const why = whyNoContours(cloudOf(model, across, up));
-      if (reason) expect(why).toContain(reason);
-      else expect(why).toBe("");
-    },
-  );
+  it.each([
+    ["z:0", "z:1", ""],
+    ["z:0", "pca:0", "Principal component 1"],
+    ["z:2", "z:0", "c"],
+    ["z:0", "z:0", "different"],
+  ])("%s and %s", (across, up, reason) => {
+    const why = whyNoContours(cloudOf(model, across, up));
+    if (reason) expect(why).toContain(reason);
+    else expect(why).toBe("");
+  });
 });

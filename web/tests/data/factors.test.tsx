@@ -4,7 +4,13 @@ import { columnOf, type Column } from "../../src/panels/data/columns";
 import { Factors } from "../../src/panels/factors/factors";
 import { linked } from "../../src/panels/factors/matrix";
 import { partsOf, remark } from "../../src/panels/factors/rate";
-import { aboveChance, byShare, classShares, levelsOf, traceOf } from "../../src/panels/factors/responses";
+import {
+  aboveChance,
+  byShare,
+  classShares,
+  levelsOf,
+  traceOf,
+} from "../../src/panels/factors/responses";
 import { DEFAULTS, models, view } from "../../src/state";
 import { smallModel } from "../fixture";
 import { normals } from "../random";
@@ -34,13 +40,22 @@ describe("responses", () => {
     const moment = (power: number) => values.reduce((sum, value) => sum + value ** power, 0) / 50;
     const weight = (n: number) => levels[n]!.rows.length / 50;
     expect(means.reduce((sum, mean, n) => sum + weight(n) * mean, 0)).toBeCloseTo(moment(1));
-    expect(means.reduce((sum, mean, n) => sum + weight(n) * (mean ** 2 + spreads[n]! ** 2), 0)).toBeCloseTo(moment(2));
+    expect(
+      means.reduce((sum, mean, n) => sum + weight(n) * (mean ** 2 + spreads[n]! ** 2), 0),
+    ).toBeCloseTo(moment(2));
   });
 
   it("cut a continuous factor into equally frequent bins, without the missing rows", () => {
     const values = normals(9, 1201);
     values[0] = NaN;
-    const column: Column = { key: "", name: "", kind: "number", values, labels: [], dimension: null };
+    const column: Column = {
+      key: "",
+      name: "",
+      kind: "number",
+      values,
+      labels: [],
+      dimension: null,
+    };
     const levels = levelsOf(column);
     expect(levels).toHaveLength(12);
     levels.forEach(({ rows }) => expect(Math.abs(rows.length - 100)).toBeLessThanOrEqual(1));
@@ -50,7 +65,11 @@ describe("responses", () => {
 
   it("of a discrete variable are shares of its classes", () => {
     const shares = classShares(model, model.variable(2), levelsOf(columnOf(model, "factor:1")!));
-    expect(shares).toEqual([[1, 0, 0], [0, 1, 0], [0, 0, 1]]);
+    expect(shares).toEqual([
+      [1, 0, 0],
+      [0, 1, 0],
+      [0, 0, 1],
+    ]);
   });
 });
 
@@ -72,11 +91,27 @@ describe("the matrix", () => {
 
   it("leads to the variable, the next active one, and the colour of the factor", async () => {
     expect(byShare(model, 0)[0]!.name).toBe("z0");
-    expect(linked(model, model.variable(0), 0)).toEqual({ tab: "data", x: "z:0", y: "z:2", colour: "factor:0", box: null });
-    expect(linked(model, model.variable(1), 1)).toEqual({ tab: "data", x: "z:1", y: "z:2", colour: "factor:1", box: null });
+    expect(linked(model, model.variable(0), 0)).toEqual({
+      tab: "data",
+      x: "z:0",
+      y: "z:2",
+      colour: "factor:0",
+      box: null,
+    });
+    expect(linked(model, model.variable(1), 1)).toEqual({
+      tab: "data",
+      x: "z:1",
+      y: "z:2",
+      colour: "factor:1",
+      box: null,
+    });
     const alone = await smallModel();
     alone.data.variables.forEach((variable) => (variable.active = variable.number === 0));
-    expect(linked(alone, alone.variable(0), 1)).toMatchObject({ x: "z:0", y: "factor:1", colour: "factor:1" });
+    expect(linked(alone, alone.variable(0), 1)).toMatchObject({
+      x: "z:0",
+      y: "factor:1",
+      colour: "factor:1",
+    });
   });
 
   it("is a table of buttons", () => {
@@ -103,7 +138,9 @@ describe("the rate", () => {
 
   it("differs from the sum of estimates, which is said", () => {
     const { rate } = model.data;
-    expect(remark({ ...rate, rate: 3.03 })).toBe("The sum of the estimates differs from the rate by 0.03 nats.");
+    expect(remark({ ...rate, rate: 3.03 })).toBe(
+      "The sum of the estimates differs from the rate by 0.03 nats.",
+    );
     expect(remark({ ...rate, rate: 2.9 })).toContain("0.10 nats");
     expect(remark({ ...rate, factorised: false })).toContain("need not sum");
   });
@@ -114,7 +151,9 @@ describe("the rate", () => {
     const page = document.createElement("div");
     render(<Factors model={other} />, page);
     expect(page.textContent).toContain("no known factors");
-    expect(page.textContent).toContain("rate 3.00 ≈ mutual information 2.50 + total correlation 0.30");
+    expect(page.textContent).toContain(
+      "rate 3.00 ≈ mutual information 2.50 + total correlation 0.30",
+    );
     expect(page.querySelector(".information")).toBeNull();
   });
 });

@@ -1,6 +1,12 @@
 import { describe, expect, it } from "vitest";
 import { columnOf, type Column } from "../../src/panels/data/columns";
-import { binsOf, histogram, histograms, jensenShannon, sharesOf } from "../../src/panels/data/histograms";
+import {
+  binsOf,
+  histogram,
+  histograms,
+  jensenShannon,
+  sharesOf,
+} from "../../src/panels/data/histograms";
 import { smallModel } from "../fixture";
 import { random } from "../random";
 
@@ -52,9 +58,13 @@ describe("the Jensen-Shannon divergence", () => {
   });
 
   it("has its closed form: H(m) - (H(p) + H(q)) / 2", () => {
-    const entropy = (p: number[]) => -p.reduce((sum, share) => sum + (share > 0 ? share * Math.log2(share) : 0), 0);
+    const entropy = (p: number[]) =>
+      -p.reduce((sum, share) => sum + (share > 0 ? share * Math.log2(share) : 0), 0);
     for (let n = 0; n < 20; n++) {
-      const [p, q] = [normalized([next(), next(), next(), 0]), normalized([next(), next(), 0, next()])];
+      const [p, q] = [
+        normalized([next(), next(), next(), 0]),
+        normalized([next(), next(), 0, next()]),
+      ];
       const middle = p.map((share, k) => (share + q[k]!) / 2);
       expect(jensenShannon(p, q)).toBeCloseTo(entropy(middle) - (entropy(p) + entropy(q)) / 2);
       expect(jensenShannon(p, q)).toBeCloseTo(jensenShannon(q, p));
@@ -66,9 +76,16 @@ describe("histograms of a selection", () => {
   it("come with the most different first", () => {
     const hearts = [...columnOf(model, "factor:1")!.values.keys()].filter((row) => row % 3 === 2);
     const drawn = histograms(model, hearts);
-    expect(drawn.map(({ key }) => key).slice(0, 2).sort()).toEqual(["factor:1", "z:2"]);
+    expect(
+      drawn
+        .map(({ key }) => key)
+        .slice(0, 2)
+        .sort(),
+    ).toEqual(["factor:1", "z:2"]);
     expect(drawn[0]!.divergence).toBe(1);
-    drawn.slice(1).forEach(({ divergence }, n) => expect(divergence).toBeLessThanOrEqual(drawn[n]!.divergence));
+    drawn
+      .slice(1)
+      .forEach(({ divergence }, n) => expect(divergence).toBeLessThanOrEqual(drawn[n]!.divergence));
   });
 
   it("swap with the selection", () => {

@@ -3,7 +3,16 @@ import { afterAll, afterEach, beforeEach, describe, expect, it } from "vitest";
 import { Data } from "../../src/panels/data/data";
 import { columnOf } from "../../src/panels/data/columns";
 import { rowsTable } from "../../src/panels/data/table";
-import { chooseAxis, clearSelection, colourKey, selection, selectLasso, selectRange, xAxis, yAxis } from "../../src/selection";
+import {
+  chooseAxis,
+  clearSelection,
+  colourKey,
+  selection,
+  selectLasso,
+  selectRange,
+  xAxis,
+  yAxis,
+} from "../../src/selection";
 import { change, decode, DEFAULTS, encode, models, undo, view } from "../../src/state";
 import { csvText } from "../../src/ui/export";
 import { smallModel } from "../fixture";
@@ -20,7 +29,12 @@ afterAll(() => new Promise((done) => setTimeout(done, 250)));
 
 describe("a selection", () => {
   it("holds the rows in the lasso, and a link restores it", () => {
-    selectLasso([[0.5, -9], [1.5, -9], [1.5, 9], [0.5, 9]]);
+    selectLasso([
+      [0.5, -9],
+      [1.5, -9],
+      [1.5, 9],
+      [0.5, 9],
+    ]);
     const expected = [...Array(50).keys()].filter((row) => row % 5 === 3);
     expect(selection.value).toEqual(expected);
     const link = encode(view.value);
@@ -31,14 +45,23 @@ describe("a selection", () => {
   });
 
   it("stays when other axes are shown", () => {
-    selectLasso([[0.5, -9], [1.5, -9], [1.5, 9], [0.5, 9]]);
+    selectLasso([
+      [0.5, -9],
+      [1.5, -9],
+      [1.5, 9],
+      [0.5, 9],
+    ]);
     const before = selection.value;
     change({ x: "pca:0", y: "factor:1" });
     expect(selection.value).toEqual(before);
   });
 
   it("by value replaces the lasso, and is undone", () => {
-    selectLasso([[0.5, -9], [1.5, -9], [1.5, 9]]);
+    selectLasso([
+      [0.5, -9],
+      [1.5, -9],
+      [1.5, 9],
+    ]);
     selectRange("factor:1", 2, 2);
     expect(selection.value!.every((row) => row % 3 === 2)).toBe(true);
     expect(view.value.lasso).toBeNull();
@@ -49,7 +72,9 @@ describe("a selection", () => {
 
   it("by a range holds both ends", () => {
     selectRange("z:0", -2, -1);
-    expect(selection.value!.map((row) => columnOf(model, "z:0")!.values[row])).toEqual(expect.arrayContaining([-2, -1]));
+    expect(selection.value!.map((row) => columnOf(model, "z:0")!.values[row])).toEqual(
+      expect.arrayContaining([-2, -1]),
+    );
     expect(selection.value).toHaveLength(20);
   });
 
@@ -90,9 +115,14 @@ describe("axes and colours", () => {
 });
 
 describe("the link", () => {
-  it.each([["range", '["z:0",1]'], ["range", '[1,2,3]'], ["range", '"z:0"'], ["lassoAxes", '["z:0"]'], ["lasso", "[[1]]"]])(
-    "leaves out %s=%s",
-    (key, value) => expect(decode(`${key}=${encodeURIComponent(value)}`)).toEqual(DEFAULTS),
+  it.each([
+    ["range", '["z:0",1]'],
+    ["range", "[1,2,3]"],
+    ["range", '"z:0"'],
+    ["lassoAxes", '["z:0"]'],
+    ["lasso", "[[1]]"],
+  ])("leaves out %s=%s", (key, value) =>
+    expect(decode(`${key}=${encodeURIComponent(value)}`)).toEqual(DEFAULTS),
   );
 });
 
@@ -121,9 +151,13 @@ describe("the tab", () => {
     group.querySelector("button")!.click();
     await draw();
     expect(selection.value).toHaveLength(17);
-    expect(page.querySelector("[data-testid=selected-count]")!.textContent).toContain("17 of 50 rows");
+    expect(page.querySelector("[data-testid=selected-count]")!.textContent).toContain(
+      "17 of 50 rows",
+    );
     expect(page.querySelectorAll(".comparison")).toHaveLength(4);
-    const link = [...page.querySelectorAll<HTMLButtonElement>(".tools button")].find((each) => each.textContent === "17 selected")!;
+    const link = [...page.querySelectorAll<HTMLButtonElement>(".tools button")].find(
+      (each) => each.textContent === "17 selected",
+    )!;
     link.click();
     expect(document.activeElement).toBe(page.querySelector("[data-testid=selected-count]"));
   });
@@ -144,7 +178,8 @@ describe("the tab", () => {
   it("is walked by keys", async () => {
     render(<Data model={model} />, page);
     const plot = page.querySelector<HTMLElement>("[data-testid=scatter]")!;
-    const press = (key: string) => plot.dispatchEvent(new KeyboardEvent("keydown", { key, bubbles: true }));
+    const press = (key: string) =>
+      plot.dispatchEvent(new KeyboardEvent("keydown", { key, bubbles: true }));
     selectRange("factor:1", 2, 2);
     press("Escape");
     expect(selection.value).toBeNull();

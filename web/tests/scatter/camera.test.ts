@@ -1,5 +1,13 @@
 import { describe, expect, it } from "vitest";
-import { panned, spanOf, toData, toScreen, zoomed, type Box, type Place } from "../../src/scatter/camera";
+import {
+  panned,
+  spanOf,
+  toData,
+  toScreen,
+  zoomed,
+  type Box,
+  type Place,
+} from "../../src/scatter/camera";
 import { clip } from "../../src/scatter/renderer";
 
 const BOX: Box = { x: [-2, 6], y: [10, 11] };

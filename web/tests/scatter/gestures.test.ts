@@ -2,7 +2,14 @@ import { describe, expect, it, vi } from "vitest";
 import { Gestures } from "../../src/scatter/gestures";
 
 function hands() {
-  const actions = { pan: vi.fn(), zoom: vi.fn(), hover: vi.fn(), click: vi.fn(), draw: vi.fn(), drawn: vi.fn() };
+  const actions = {
+    pan: vi.fn(),
+    zoom: vi.fn(),
+    hover: vi.fn(),
+    click: vi.fn(),
+    draw: vi.fn(),
+    drawn: vi.fn(),
+  };
   return { actions, gestures: new Gestures(actions) };
 }
 
@@ -32,14 +39,21 @@ describe("gestures", () => {
     expect(actions.pan).not.toHaveBeenCalled();
   });
 
-  it.each([[true, false], [false, true]])("draw with the shift key (%s) or the tool (%s)", (shift, tool) => {
+  it.each([
+    [true, false],
+    [false, true],
+  ])("draw with the shift key (%s) or the tool (%s)", (shift, tool) => {
     const { actions, gestures } = hands();
     gestures.lasso = tool;
     gestures.down(1, [0, 0], shift);
     gestures.move(1, [50, 0]);
     gestures.move(1, [50, 50]);
     gestures.up(1, [50, 50]);
-    expect(actions.drawn).toHaveBeenCalledWith([[0, 0], [50, 0], [50, 50]]);
+    expect(actions.drawn).toHaveBeenCalledWith([
+      [0, 0],
+      [50, 0],
+      [50, 50],
+    ]);
     expect(actions.pan).not.toHaveBeenCalled();
   });
 

@@ -3,8 +3,19 @@ import type { Place } from "../../src/scatter/camera";
 import { extended, inside, rowsInside } from "../../src/scatter/lasso";
 import { random } from "../random";
 
-const SQUARE: Place[] = [[0, 0], [2, 0], [2, 2], [0, 2]];
-const NOTCHED: Place[] = [[0, 0], [4, 0], [4, 3], [2, 1], [0, 3]];
+const SQUARE: Place[] = [
+  [0, 0],
+  [2, 0],
+  [2, 2],
+  [0, 2],
+];
+const NOTCHED: Place[] = [
+  [0, 0],
+  [4, 0],
+  [4, 3],
+  [2, 1],
+  [0, 3],
+];
 
 /** The area of a simple polygon, by the shoelace formula. */
 function area(corners: Place[]): number {
@@ -42,7 +53,12 @@ describe("a lasso", () => {
       const expected = inside(at, NOTCHED);
       expect(inside(at, [...NOTCHED].reverse())).toBe(expected);
       expect(inside(at, [...NOTCHED.slice(2), ...NOTCHED.slice(0, 2)])).toBe(expected);
-      expect(inside([3 * at[0] - 7, 100 * at[1]], NOTCHED.map(([x, y]): Place => [3 * x - 7, 100 * y]))).toBe(expected);
+      expect(
+        inside(
+          [3 * at[0] - 7, 100 * at[1]],
+          NOTCHED.map(([x, y]): Place => [3 * x - 7, 100 * y]),
+        ),
+      ).toBe(expected);
     }
   });
 

@@ -3,7 +3,9 @@ import { classColour, css, DISTINCT, scaleColour } from "../../src/scatter/palet
 
 /** Relative luminance of sRGB, as WCAG has it. */
 function luminance(colour: readonly number[]): number {
-  const [r, g, b] = colour.map((part) => (part / 255 <= 0.04045 ? part / 255 / 12.92 : ((part / 255 + 0.055) / 1.055) ** 2.4));
+  const [r, g, b] = colour.map((part) =>
+    part / 255 <= 0.04045 ? part / 255 / 12.92 : ((part / 255 + 0.055) / 1.055) ** 2.4,
+  );
   return 0.2126 * r! + 0.7152 * g! + 0.0722 * b!;
 }
 
@@ -19,12 +21,15 @@ describe("colours of points", () => {
     expect(scaleColour(-3)).toEqual(scaleColour(0));
     expect(scaleColour(7)).toEqual(scaleColour(1));
     // matplotlib: viridis(0.5) is (33, 145, 140)
-    scaleColour(0.5).forEach((part, n) => expect(Math.abs(part - [33, 145, 140][n]!)).toBeLessThanOrEqual(3));
+    scaleColour(0.5).forEach((part, n) =>
+      expect(Math.abs(part - [33, 145, 140][n]!)).toBeLessThanOrEqual(3),
+    );
   });
 
   it("are seen on a dark page from the first, with a contrast of 3", () => {
     const card = luminance([0x1e, 0x22, 0x27]);
-    for (let n = 0; n < 50; n++) expect((luminance(scaleColour(n / 49, true)) + 0.05) / (card + 0.05)).toBeGreaterThan(3);
+    for (let n = 0; n < 50; n++)
+      expect((luminance(scaleColour(n / 49, true)) + 0.05) / (card + 0.05)).toBeGreaterThan(3);
     expect(scaleColour(1, true)).toEqual(scaleColour(1));
   });
 

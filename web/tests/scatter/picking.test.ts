@@ -30,21 +30,24 @@ describe("picking", () => {
     expect(picker.nearest(BOX, SIZE, screen(5), 0.001)).not.toBe(5);
   });
 
-  it.each<[Direction, number, number]>([["left", -1, 0], ["right", 1, 0], ["up", 0, -1], ["down", 0, 1]])(
-    "goes %s to the nearest point on that side",
-    (direction, dx, dy) => {
-      for (const from of [10, 50, 200]) {
-        const found = picker.neighbour(BOX, SIZE, from, direction);
-        const beside = [...rows].filter((row) => {
-          const [u, v] = [screen(row)[0] - screen(from)[0], screen(row)[1] - screen(from)[1]];
-          const along = u * dx + v * dy;
-          return along > 1e-6 && Math.abs(u * dy + v * dx) <= along;
-        });
-        const away = (row: number) => Math.hypot(screen(row)[0] - screen(from)[0], screen(row)[1] - screen(from)[1]);
-        expect(found).toBe(beside.sort((a, b) => away(a) - away(b))[0] ?? null);
-      }
-    },
-  );
+  it.each<[Direction, number, number]>([
+    ["left", -1, 0],
+    ["right", 1, 0],
+    ["up", 0, -1],
+    ["down", 0, 1],
+  ])("goes %s to the nearest point on that side", (direction, dx, dy) => {
+    for (const from of [10, 50, 200]) {
+      const found = picker.neighbour(BOX, SIZE, from, direction);
+      const beside = [...rows].filter((row) => {
+        const [u, v] = [screen(row)[0] - screen(from)[0], screen(row)[1] - screen(from)[1]];
+        const along = u * dx + v * dy;
+        return along > 1e-6 && Math.abs(u * dy + v * dx) <= along;
+      });
+      const away = (row: number) =>
+        Math.hypot(screen(row)[0] - screen(from)[0], screen(row)[1] - screen(from)[1]);
+      expect(found).toBe(beside.sort((a, b) => away(a) - away(b))[0] ?? null);
+    }
+  });
 
   it("chooses images that do not overlap, and leaves out only those that would", () => {
     const [perX, perY, side] = [500, 3, 40];
@@ -57,6 +60,8 @@ describe("picking", () => {
   });
 
   it("shows more images closer up", () => {
-    expect(apart(x, y, rows, 5000, 30, 40).length).toBeGreaterThan(apart(x, y, rows, 500, 3, 40).length);
+    expect(apart(x, y, rows, 5000, 30, 40).length).toBeGreaterThan(
+      apart(x, y, rows, 500, 3, 40).length,
+    );
   });
 });

@@ -6,7 +6,12 @@ const BOX = { x: [0, 40] as [number, number], y: [0, 40] as [number, number] };
 const SIZE = { width: 40, height: 40 };
 
 /** Draw points of a diameter in pixels; one pixel is one unit. */
-function draw(places: [number, number][], colours: number[][], diameter: number, order = [...places.keys()]) {
+function draw(
+  places: [number, number][],
+  colours: number[][],
+  diameter: number,
+  order = [...places.keys()],
+) {
   const points = {
     x: Float32Array.from(places, ([x]) => x),
     y: Float32Array.from(places, ([, y]) => y),
@@ -18,7 +23,9 @@ function draw(places: [number, number][], colours: number[][], diameter: number,
     order: Uint32Array.from(order),
   };
   const pixels = drawPoints(points, look, BOX, SIZE, 1);
-  return (column: number, row: number) => [...pixels.subarray(4 * (row * 40 + column), 4 * (row * 40 + column) + 4)];
+  return (column: number, row: number) => [
+    ...pixels.subarray(4 * (row * 40 + column), 4 * (row * 40 + column) + 4),
+  ];
 }
 
 function total(pixel: (column: number, row: number) => number[]): number {
@@ -39,13 +46,21 @@ describe("drawing by pixels", () => {
     const seen = draw([[10, 30]], [[200, 100, 50, 128]], 8);
     const [r, g, b, alpha] = seen(10, 10);
     expect(alpha).toBe(128);
-    [r, g, b].forEach((part, n) => expect(Math.abs(part! - [200, 100, 50][n]!)).toBeLessThanOrEqual(2));
+    [r, g, b].forEach((part, n) =>
+      expect(Math.abs(part! - [200, 100, 50][n]!)).toBeLessThanOrEqual(2),
+    );
     expect(seen(10, 30)[3]).toBe(0);
   });
 
   it("blends the uppermost point over the others", () => {
-    const places: [number, number][] = [[20, 20], [20, 20]];
-    const colours = [[255, 0, 0, 255], [0, 0, 255, 102]];
+    const places: [number, number][] = [
+      [20, 20],
+      [20, 20],
+    ];
+    const colours = [
+      [255, 0, 0, 255],
+      [0, 0, 255, 102],
+    ];
     const [r, , b, alpha] = draw(places, colours, 8)(20, 20);
     expect(alpha).toBe(255);
     expect(Math.abs(r! - 0.6 * 255)).toBeLessThanOrEqual(2);
@@ -56,6 +71,20 @@ describe("drawing by pixels", () => {
   it("cuts points at the edge, and leaves out those beyond and those without a place", () => {
     const half = total(draw([[0, 20]], [[9, 9, 9, 255]], 9));
     expect(half / ((Math.PI * 4.5 ** 2) / 2)).toBeCloseTo(1, 1);
-    expect(total(draw([[-50, 20], [NaN, 3]], [[9, 9, 9, 255], [9, 9, 9, 255]], 9))).toBe(0);
+    expect(
+      total(
+        draw(
+          [
+            [-50, 20],
+            [NaN, 3],
+          ],
+          [
+            [9, 9, 9, 255],
+            [9, 9, 9, 255],
+          ],
+          9,
+        ),
+      ),
+    ).toBe(0);
   });
 });

@@ -12,7 +12,12 @@ function boxes(count: number): Box[] {
   let box = WHOLE;
   return Array.from({ length: count }, () => {
     const at: [number, number] = [-3 + 8 * next(), 10 + 2 * next()];
-    box = zoomed(panned(box, SIZE, [60 * next() - 30, 60 * next() - 30]), WHOLE, Math.exp(0.6 * next() - 0.3), at);
+    box = zoomed(
+      panned(box, SIZE, [60 * next() - 30, 60 * next() - 30]),
+      WHOLE,
+      Math.exp(0.6 * next() - 0.3),
+      at,
+    );
     return box;
   });
 }
@@ -23,7 +28,9 @@ describe("a snapshot", () => {
       const { box, size } = around(seen, SIZE);
       const [left, top] = toScreen(box, size, [seen.x[0], seen.y[1]]);
       const [right, bottom] = toScreen(box, size, [seen.x[1], seen.y[0]]);
-      expect([left, top, right - left, bottom - top].map((n) => +n.toFixed(6))).toEqual([80, 51, 321, 203]);
+      expect([left, top, right - left, bottom - top].map((n) => +n.toFixed(6))).toEqual([
+        80, 51, 321, 203,
+      ]);
     }
   });
 
@@ -32,11 +39,19 @@ describe("a snapshot", () => {
     const snapshot = around(first!, SIZE);
     for (const seen of others) {
       const frame = frameOf(snapshot, seen, SIZE);
-      for (const place of [[-3, 10], [5, 12], [1, 11.3]] as const) {
+      for (const place of [
+        [-3, 10],
+        [5, 12],
+        [1, 11.3],
+      ] as const) {
         const [px, py] = toScreen(snapshot.box, snapshot.size, place);
         const [x, y] = toScreen(seen, SIZE, place);
-        expect(Math.abs(frame.x + (px * frame.width) / snapshot.size.width - x)).toBeLessThanOrEqual(0.51);
-        expect(Math.abs(frame.y + (py * frame.height) / snapshot.size.height - y)).toBeLessThanOrEqual(0.51);
+        expect(
+          Math.abs(frame.x + (px * frame.width) / snapshot.size.width - x),
+        ).toBeLessThanOrEqual(0.51);
+        expect(
+          Math.abs(frame.y + (py * frame.height) / snapshot.size.height - y),
+        ).toBeLessThanOrEqual(0.51);
       }
     }
   });
@@ -52,7 +67,9 @@ describe("a snapshot", () => {
     expect(isServed(panned(seen, SIZE, [79, 50]))).toBe(true);
     expect(isServed(panned(seen, SIZE, [82, 0]))).toBe(false);
     expect(isServed(panned(seen, SIZE, [0, -53]))).toBe(false);
-    expect([1.25, 1.35, 0.8, 0.75].map((factor) => isServed(zoomed(seen, WHOLE, factor, [1, 11])))).toEqual([true, false, true, false]);
+    expect(
+      [1.25, 1.35, 0.8, 0.75].map((factor) => isServed(zoomed(seen, WHOLE, factor, [1, 11]))),
+    ).toEqual([true, false, true, false]);
     expect(serves(around(WHOLE, SIZE), WHOLE, panned(WHOLE, SIZE, [300, 200]))).toBe(true);
   });
 });

@@ -28,7 +28,10 @@ export function ticksOf(column: Column, [low, high]: Span, most: number): Tick[]
   const last = Math.min(Math.floor(high), column.labels.length - 1);
   const step = Math.max(Math.ceil((last - first + 1) / most), 1);
   const count = Math.max(Math.floor((last - first) / step) + 1, 0);
-  return Array.from({ length: count }, (_, n) => ({ at: first + n * step, label: column.labels[first + n * step]! }));
+  return Array.from({ length: count }, (_, n) => ({
+    at: first + n * step,
+    label: column.labels[first + n * step]!,
+  }));
 }
 
 export function Axes({ cloud, box, size }: { cloud: Cloud; box: Box; size: Size }) {
@@ -41,7 +44,9 @@ export function Axes({ cloud, box, size }: { cloud: Cloud; box: Box; size: Size 
         return (
           <g key={at}>
             <line class="plot-edge" x1={x} x2={x} y1={height} y2={height + TICK} />
-            <text x={x} y={height + 17} text-anchor="middle">{shortened(label, 12)}</text>
+            <text x={x} y={height + 17} text-anchor="middle">
+              {shortened(label, 12)}
+            </text>
           </g>
         );
       })}
@@ -50,13 +55,23 @@ export function Axes({ cloud, box, size }: { cloud: Cloud; box: Box; size: Size 
         return (
           <g key={at}>
             <line class="plot-edge" x1={-TICK} x2={0} y1={y} y2={y} />
-            <text x={-8} y={y + 4} text-anchor="end">{shortened(label, 7)}</text>
+            <text x={-8} y={y + 4} text-anchor="end">
+              {shortened(label, 7)}
+            </text>
           </g>
         );
       })}
       <rect class="plot-edge" width={width} height={height} />
-      <text class="name" x={width / 2} y={height + 35} text-anchor="middle">{cloud.x.name}</text>
-      <text class="name" transform={`translate(-50 ${height / 2}) rotate(-90)`} text-anchor="middle">{cloud.y.name}</text>
+      <text class="name" x={width / 2} y={height + 35} text-anchor="middle">
+        {cloud.x.name}
+      </text>
+      <text
+        class="name"
+        transform={`translate(-50 ${height / 2}) rotate(-90)`}
+        text-anchor="middle"
+      >
+        {cloud.y.name}
+      </text>
     </g>
   );
 }

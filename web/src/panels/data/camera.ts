@@ -2,7 +2,15 @@
 import { batch, useSignal } from "@preact/signals";
 import type { RefObject } from "preact";
 import { useEffect, useLayoutEffect, useRef, useState } from "preact/hooks";
-import { centre, panned, toData, zoomed, type Box, type Place, type Size } from "../../scatter/camera";
+import {
+  centre,
+  panned,
+  toData,
+  zoomed,
+  type Box,
+  type Place,
+  type Size,
+} from "../../scatter/camera";
 import { createRenderer, type Look, type Renderer } from "../../scatter/renderer";
 import { box as kept } from "../../selection";
 import { change } from "../../state";
@@ -41,14 +49,16 @@ export function useCamera(whole: Box, size: Size): Camera {
   // it has changed meanwhile, the motion is over.
   const keep = (box: Box) =>
     batch(() => {
-      if (moved.value?.after === kept.value) change({ box: box === whole ? null : toView(box) }, "camera");
+      if (moved.value?.after === kept.value)
+        change({ box: box === whole ? null : toView(box) }, "camera");
       moved.value = null;
     });
   useEffect(() => () => window.clearTimeout(timer.current), [whole]);
   return {
     seen,
     pan: (by) => look(panned(seen(), size, by)),
-    zoom: (factor, at) => look(zoomed(seen(), whole, factor, at ? toData(seen(), size, at) : centre(seen()))),
+    zoom: (factor, at) =>
+      look(zoomed(seen(), whole, factor, at ? toData(seen(), size, at) : centre(seen()))),
     reset: () => look(whole),
   };
 }
@@ -79,7 +89,12 @@ function between(frame: HTMLElement): Size {
 }
 
 /** A canvas that shows the points, drawn only when something has changed. */
-export function useCanvas(cloud: Cloud, look: Look, box: Box, size: Size): RefObject<HTMLCanvasElement | null> {
+export function useCanvas(
+  cloud: Cloud,
+  look: Look,
+  box: Box,
+  size: Size,
+): RefObject<HTMLCanvasElement | null> {
   const canvas = useRef<HTMLCanvasElement | null>(null);
   const [renderer, setRenderer] = useState<Renderer | null>(null);
   useLayoutEffect(() => {
@@ -102,7 +117,9 @@ export function useCanvas(cloud: Cloud, look: Look, box: Box, size: Size): RefOb
   useLayoutEffect(() => {
     if (!renderer || size.width <= 0 || size.height <= 0) return;
     // Several events may come before the next frame, which shows where the last one leads.
-    const frame = requestAnimationFrame(() => renderer.draw(box, size, window.devicePixelRatio || 1));
+    const frame = requestAnimationFrame(() =>
+      renderer.draw(box, size, window.devicePixelRatio || 1),
+    );
     return () => cancelAnimationFrame(frame);
   }, [renderer, cloud, look, box, size]);
   return canvas;

@@ -18,7 +18,9 @@ export interface Cloud {
 export function cloudOf(model: Model, xKey: string, yKey: string): Cloud {
   const [x, y] = [columnOf(model, xKey)!, columnOf(model, yKey)!];
   const [xs, ys] = [placesOf(x), placesOf(y)];
-  const rows = Uint32Array.from(xs.keys()).filter((row) => Number.isFinite(xs[row]!) && Number.isFinite(ys[row]!));
+  const rows = Uint32Array.from(xs.keys()).filter(
+    (row) => Number.isFinite(xs[row]!) && Number.isFinite(ys[row]!),
+  );
   const points = { x: xs, y: ys, whole: { x: spanOf(xs), y: spanOf(ys) } };
   return { x, y, points, rows, picker: new Picker(xs, ys, rows) };
 }

@@ -31,20 +31,40 @@ const PLAIN: Rgb = classColour(0);
 
 export function colouring(column: Column | null, dark = false): Colouring {
   if (!column) {
-    return { name: "", key: "none", classes: [], scale: null, ends: ["", ""], missing: 0, colour: () => PLAIN };
+    return {
+      name: "",
+      key: "none",
+      classes: [],
+      scale: null,
+      ends: ["", ""],
+      missing: 0,
+      colour: () => PLAIN,
+    };
   }
   const { name, key, values } = column;
   const missing = values.reduce((count, value) => count + +Number.isNaN(value), 0);
   if (column.kind === "classes") return { ...byClass(column), name, key, missing };
-  const scale = column.kind === "ordered" ? ([0, Math.max(column.labels.length - 1, 1)] as [number, number]) : middle(values);
+  const scale =
+    column.kind === "ordered"
+      ? ([0, Math.max(column.labels.length - 1, 1)] as [number, number])
+      : middle(values);
   const width = scale[1] - scale[0] || 1;
   const ends: [string, string] = [textOf(column, scale[0]), textOf(column, scale[1])];
-  const colour = (row: number) => (Number.isNaN(values[row]!) ? MISSING : scaleColour((values[row]! - scale[0]) / width, dark));
+  const colour = (row: number) =>
+    Number.isNaN(values[row]!) ? MISSING : scaleColour((values[row]! - scale[0]) / width, dark);
   return { name, key, classes: [], scale, ends, missing, colour };
 }
 
-function byClass({ values, labels }: Column): Pick<Colouring, "classes" | "scale" | "ends" | "colour"> {
-  const classes = labels.map((name, value) => ({ value, name, colour: classColour(value), count: 0 }));
+function byClass({
+  values,
+  labels,
+}: Column): Pick<Colouring, "classes" | "scale" | "ends" | "colour"> {
+  const classes = labels.map((name, value) => ({
+    value,
+    name,
+    colour: classColour(value),
+    count: 0,
+  }));
   for (const value of values) if (classes[value]) classes[value].count++;
   const colour = (row: number) => classes[values[row]!]?.colour ?? MISSING;
   return { classes, scale: null, ends: ["", ""], colour };
@@ -65,7 +85,12 @@ export function density(count: number): { diameter: number; opacity: number } {
 const FAINT = 0.12;
 
 /** The look of the points: those that are not selected are faint, and below the others. */
-export function lookOf(colours: Colouring, rows: Uint32Array, total: number, selected: ReadonlySet<number> | null): Look {
+export function lookOf(
+  colours: Colouring,
+  rows: Uint32Array,
+  total: number,
+  selected: ReadonlySet<number> | null,
+): Look {
   const { diameter, opacity } = density(rows.length);
   const rgba = new Uint8Array(4 * total);
   const sizes = new Uint8Array(total).fill(Math.round(diameter * SIXTEENTHS));
@@ -83,5 +108,8 @@ export function lookOf(colours: Colouring, rows: Uint32Array, total: number, sel
 }
 
 function selectedLast(rows: Uint32Array, selected: ReadonlySet<number>): Uint32Array {
-  return Uint32Array.from([...rows.filter((row) => !selected.has(row)), ...rows.filter((row) => selected.has(row))]);
+  return Uint32Array.from([
+    ...rows.filter((row) => !selected.has(row)),
+    ...rows.filter((row) => selected.has(row)),
+  ]);
 }

@@ -24,8 +24,16 @@ export function axisOptions(model: Model): Option[] {
   const map = rows.embedding ? [0, 1] : [];
   return [
     ...variables.flatMap(variableOptions),
-    ...[0, 1].map((n) => ({ key: `pca:${n}`, name: `Principal component ${n + 1}`, group: "All latent variables" })),
-    ...map.map((n) => ({ key: `map:${n}`, name: `${rows.embeddingName} ${n + 1}`, group: "All latent variables" })),
+    ...[0, 1].map((n) => ({
+      key: `pca:${n}`,
+      name: `Principal component ${n + 1}`,
+      group: "All latent variables",
+    })),
+    ...map.map((n) => ({
+      key: `map:${n}`,
+      name: `${rows.embeddingName} ${n + 1}`,
+      group: "All latent variables",
+    })),
     ...factors.map((factor, n) => ({ key: `factor:${n}`, name: factor.name, group: "Factors" })),
   ];
 }
@@ -81,11 +89,20 @@ function readColumn(model: Model, key: string): Column | null {
     return variable ? latentColumn(model, key, variable, part) : null;
   }
   if (source === "factor") return factors[n] ? factorColumn(model, key, factors[n], n) : null;
-  if (source === "error") return rows.error && { ...plain, name: "Reconstruction error", values: model.bundle.floats(rows.error) };
+  if (source === "error")
+    return (
+      rows.error && {
+        ...plain,
+        name: "Reconstruction error",
+        values: model.bundle.floats(rows.error),
+      }
+    );
   if ((source !== "pca" && source !== "map") || !(n === 0 || n === 1)) return null;
   const ref = source === "pca" ? rows.pca : rows.embedding;
   const name = source === "pca" ? "Principal component" : rows.embeddingName;
-  return ref && { ...plain, name: `${name} ${n + 1}`, values: strided(model.bundle.floats(ref), n, 2) };
+  return (
+    ref && { ...plain, name: `${name} ${n + 1}`, values: strided(model.bundle.floats(ref), n, 2) }
+  );
 }
 
 function latentColumn(model: Model, key: string, variable: Variable, part: number): Column | null {
@@ -95,9 +112,18 @@ function latentColumn(model: Model, key: string, variable: Variable, part: numbe
   if (!variable.discrete) {
     if (!(part >= 0 && column < end)) return null;
     const values = strided(model.means, column, size);
-    return { key, name: dimensionName(variable, part), kind: "number", values, labels: [], dimension: column };
+    return {
+      key,
+      name: dimensionName(variable, part),
+      kind: "number",
+      values,
+      labels: [],
+      dimension: column,
+    };
   }
-  const values = Float32Array.from({ length: rows.count }, (_, row) => classOf(variable, model.code(row)));
+  const values = Float32Array.from({ length: rows.count }, (_, row) =>
+    classOf(variable, model.code(row)),
+  );
   const labels = Array.from({ length: variable.classes }, (_, c) => String(c));
   return { key, name: variable.name, kind: "classes", values, labels, dimension: null };
 }
@@ -124,7 +150,10 @@ const HALF_WIDTH = 0.32;
 /** Where points lie along an axis. Classes are spread around their place, or they would hide each other. */
 export function placesOf(column: Column): Float32Array {
   if (column.kind === "number") return column.values;
-  const seed = [...column.key].reduce((sum, letter) => Math.imul(sum, 31) + letter.charCodeAt(0), 7);
+  const seed = [...column.key].reduce(
+    (sum, letter) => Math.imul(sum, 31) + letter.charCodeAt(0),
+    7,
+  );
   return column.values.map((value, row) => value + HALF_WIDTH * (2 * scatter(row, seed) - 1));
 }
 
@@ -141,7 +170,10 @@ export function defaultAxes(model: Model): [string, string] {
   const known = [...model.data.variables].sort(
     (a, b) => +a.discrete - +b.discrete || b.information - a.information,
   );
-  const keys = [...known.map((variable) => `z:${variable.number}`), ...axisOptions(model).map(({ key }) => key)];
+  const keys = [
+    ...known.map((variable) => `z:${variable.number}`),
+    ...axisOptions(model).map(({ key }) => key),
+  ];
   const [x, y] = [...new Set(keys)];
   return [x!, y!];
 }

@@ -21,7 +21,9 @@ export function densityLines(x: Float32Array, y: Float32Array): Line[] {
   const draw = contours().size([CELLS, CELLS]).smooth(true);
   return MASSES.map((mass) => {
     const shape = draw.contour(grid, levelOf(grid, mass));
-    const rings = shape.coordinates.flat().map((ring) => ring.map(([u, v]) => unscaled(box, u!, v!)));
+    const rings = shape.coordinates
+      .flat()
+      .map((ring) => ring.map(([u, v]) => unscaled(box, u!, v!)));
     return { mass, rings };
   });
 }
@@ -40,7 +42,11 @@ export function densityGrid(x: Float32Array, y: Float32Array, box: Box): number[
     const [low, high] = n === 0 ? box.x : box.y;
     return Math.max(((deviation(values) ?? 0) * total ** (-1 / 6) * CELLS) / (high - low), 1);
   });
-  blur2({ data: counts, width: CELLS, height: CELLS }, radius(bandwidth[0]!), radius(bandwidth[1]!));
+  blur2(
+    { data: counts, width: CELLS, height: CELLS },
+    radius(bandwidth[0]!),
+    radius(bandwidth[1]!),
+  );
   return counts.map((count) => count / Math.max(total, 1));
 }
 
@@ -75,6 +81,15 @@ function unscaled(box: Box, u: number, v: number): Place {
 /** The path of lines in data coordinates, as the attribute "d". */
 export function pathOf(rings: readonly (readonly Place[])[], place: (at: Place) => Place): string {
   return rings
-    .map((ring) => `M${ring.map((at) => place(at).map((n) => n.toFixed(1)).join(",")).join("L")}Z`)
+    .map(
+      (ring) =>
+        `M${ring
+          .map((at) =>
+            place(at)
+              .map((n) => n.toFixed(1))
+              .join(","),
+          )
+          .join("L")}Z`,
+    )
     .join("");
 }

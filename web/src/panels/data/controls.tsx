@@ -11,9 +11,24 @@ export function AxisControls({ model }: { model: Model }) {
   const axes = axisOptions(model);
   return (
     <div class="data-choices">
-      <Choice label="Horizontal" options={axes} value={xAxis.value} onChange={(key) => chooseAxis(model, 0, key)} />
-      <Choice label="Vertical" options={axes} value={yAxis.value} onChange={(key) => chooseAxis(model, 1, key)} />
-      <Choice label="Colour" options={colourOptions(model)} value={colourKey.value} onChange={(colour) => change({ colour })} />
+      <Choice
+        label="Horizontal"
+        options={axes}
+        value={xAxis.value}
+        onChange={(key) => chooseAxis(model, 0, key)}
+      />
+      <Choice
+        label="Vertical"
+        options={axes}
+        value={yAxis.value}
+        onChange={(key) => chooseAxis(model, 1, key)}
+      />
+      <Choice
+        label="Colour"
+        options={colourOptions(model)}
+        value={colourKey.value}
+        onChange={(colour) => change({ colour })}
+      />
     </div>
   );
 }
@@ -27,7 +42,11 @@ export function SelectByValue({ model }: { model: Model }) {
     <fieldset class="data-choices by-value">
       <legend>Select by value</legend>
       <Choice label="Variable" options={options} value={column.key} onChange={setKey} />
-      {column.kind === "number" ? <NumberRange key={column.key} column={column} /> : <OneValue key={column.key} column={column} />}
+      {column.kind === "number" ? (
+        <NumberRange key={column.key} column={column} />
+      ) : (
+        <OneValue key={column.key} column={column} />
+      )}
     </fieldset>
   );
 }
@@ -38,7 +57,9 @@ function OneValue({ column }: { column: Column }) {
   return (
     <>
       <Choice label="Value" options={options} value={value} onChange={setValue} />
-      <button type="button" onClick={() => selectRange(column.key, +value, +value)}>Select</button>
+      <button type="button" onClick={() => selectRange(column.key, +value, +value)}>
+        Select
+      </button>
     </>
   );
 }
@@ -52,13 +73,25 @@ function NumberRange({ column }: { column: Column }) {
     <>
       <label class="option">
         From
-        <input type="number" step="any" value={low} onInput={(event) => setLow(event.currentTarget.value)} />
+        <input
+          type="number"
+          step="any"
+          value={low}
+          onInput={(event) => setLow(event.currentTarget.value)}
+        />
       </label>
       <label class="option">
         To
-        <input type="number" step="any" value={high} onInput={(event) => setHigh(event.currentTarget.value)} />
+        <input
+          type="number"
+          step="any"
+          value={high}
+          onInput={(event) => setHigh(event.currentTarget.value)}
+        />
       </label>
-      <button type="button" disabled={!valid} onClick={() => selectRange(column.key, +low, +high)}>Select</button>
+      <button type="button" disabled={!valid} onClick={() => selectRange(column.key, +low, +high)}>
+        Select
+      </button>
     </>
   );
 }

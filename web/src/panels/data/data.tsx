@@ -22,7 +22,10 @@ export function Data({ model }: { model: Model }) {
   const colours = useMemo(() => colouring(columnOf(model, colour), dark), [model, colour, dark]);
   const selected = useMemo(() => rows && new Set(rows), [rows]);
   const { count } = model.data.rows;
-  const look = useMemo(() => lookOf(colours, cloud.rows, count, selected), [colours, cloud, count, selected]);
+  const look = useMemo(
+    () => lookOf(colours, cloud.rows, count, selected),
+    [colours, cloud, count, selected],
+  );
   const left = count - cloud.rows.length;
   return (
     <>
@@ -41,9 +44,9 @@ export function Data({ model }: { model: Model }) {
           </div>
         </div>
         <p id="scatter-keys" class="help no-export">
-          Drag to move, Ctrl or ⌘ and wheel (after a click the wheel alone) or pinch to zoom, shift and drag to
-          select. Keys: arrows go from point to point, Enter sets the sliders, + and − zoom, shift and arrows move,
-          0 resets the view, Escape clears the selection.
+          Drag to move, Ctrl or ⌘ and wheel (after a click the wheel alone) or pinch to zoom, shift
+          and drag to select. Keys: arrows go from point to point, Enter sets the sliders, + and −
+          zoom, shift and arrows move, 0 resets the view, Escape clears the selection.
         </p>
         <SelectByValue model={model} />
       </Panel>

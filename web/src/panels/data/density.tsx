@@ -10,12 +10,24 @@ import { densityLines, pathOf, type Line } from "./contours";
 /** Why there are no contours, or "" if there are. */
 export function whyNoContours(cloud: Cloud): string {
   const odd = [cloud.x, cloud.y].find((column) => column.dimension === null);
-  if (odd) return `Contours need a continuous latent variable on both axes, and ${isolated(odd.name)} is not one.`;
-  if (cloud.x.dimension === cloud.y.dimension) return "Contours need two different latent variables.";
+  if (odd)
+    return `Contours need a continuous latent variable on both axes, and ${isolated(odd.name)} is not one.`;
+  if (cloud.x.dimension === cloud.y.dimension)
+    return "Contours need two different latent variables.";
   return "";
 }
 
-export function Density({ model, cloud, box, size }: { model: Model; cloud: Cloud; box: Box; size: Size }) {
+export function Density({
+  model,
+  cloud,
+  box,
+  size,
+}: {
+  model: Model;
+  cloud: Cloud;
+  box: Box;
+  size: Size;
+}) {
   const [posterior, prior] = useMemo(() => bothLines(model, cloud), [model, cloud]);
   const path = ({ rings }: Line) => pathOf(rings, (at) => toScreen(box, size, at));
   return (

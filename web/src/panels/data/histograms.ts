@@ -37,12 +37,20 @@ export function binsOf(column: Column): Bin[] {
   return Array.from({ length: BINS }, (_, n) => {
     const [from, to] = [low + n * width, low + (n + 1) * width];
     const ends = column.kind === "number" ? [from, to] : [Math.ceil(from), Math.floor(to)];
-    return { label: `${textOf(column, ends[0]!)} to ${textOf(column, ends[1]!)}`, low: from, high: to };
+    return {
+      label: `${textOf(column, ends[0]!)} to ${textOf(column, ends[1]!)}`,
+      low: from,
+      high: to,
+    };
   });
 }
 
 /** Shares of the bins among the values of some rows; values that are missing do not count. */
-export function sharesOf(values: Float32Array, rows: Iterable<number>, bins: readonly Bin[]): number[] {
+export function sharesOf(
+  values: Float32Array,
+  rows: Iterable<number>,
+  bins: readonly Bin[],
+): number[] {
   const counts = bins.map(() => 0);
   const [low, width] = [bins[0]?.low ?? 0, (bins[0]?.high ?? 1) - (bins[0]?.low ?? 0)];
   let total = 0;
@@ -59,21 +67,41 @@ export function sharesOf(values: Float32Array, rows: Iterable<number>, bins: rea
 /** The Jensen-Shannon divergence in bits: 0 for equal distributions, 1 for disjoint ones. */
 export function jensenShannon(p: readonly number[], q: readonly number[]): number {
   const half = (a: readonly number[], b: readonly number[]) =>
-    a.reduce((sum, share, n) => (share > 0 ? sum + share * Math.log2((2 * share) / (share + b[n]!)) : sum), 0);
+    a.reduce(
+      (sum, share, n) => (share > 0 ? sum + share * Math.log2((2 * share) / (share + b[n]!)) : sum),
+      0,
+    );
   return Math.min(Math.max((half(p, q) + half(q, p)) / 2, 0), 1);
 }
 
-export function histogram(column: Column, selected: readonly number[], rest: readonly number[]): Histogram {
+export function histogram(
+  column: Column,
+  selected: readonly number[],
+  rest: readonly number[],
+): Histogram {
   const bins = binsOf(column);
-  const [inside, outside] = [sharesOf(column.values, selected, bins), sharesOf(column.values, rest, bins)];
+  const [inside, outside] = [
+    sharesOf(column.values, selected, bins),
+    sharesOf(column.values, rest, bins),
+  ];
   const divergence = jensenShannon(inside, outside);
-  return { key: column.key, name: column.name, bins, ends: endsOf(column, bins), selected: inside, rest: outside, divergence };
+  return {
+    key: column.key,
+    name: column.name,
+    bins,
+    ends: endsOf(column, bins),
+    selected: inside,
+    rest: outside,
+    divergence,
+  };
 }
 
 function endsOf(column: Column, bins: readonly Bin[]): [string, string] {
   const [first, last] = [bins[0], bins.at(-1)];
   if (!first || !last) return ["", ""];
-  return column.kind === "number" ? [textOf(column, first.low), textOf(column, last.high)] : [first.label, last.label];
+  return column.kind === "number"
+    ? [textOf(column, first.low), textOf(column, last.high)]
+    : [first.label, last.label];
 }
 
 /** Histograms of every factor and every active variable, the most different first. */

@@ -27,7 +27,15 @@ export function Images({ model, cloud, box, size, selected }: Props) {
   const { count } = model.data.rows.shown;
   // The zoom is rounded, because panning changes its last digits.
   const chosen = useMemo(
-    () => apart(cloud.points.x, cloud.points.y, cloud.rows.filter((row) => row < count), perX, perY, SIDE),
+    () =>
+      apart(
+        cloud.points.x,
+        cloud.points.y,
+        cloud.rows.filter((row) => row < count),
+        perX,
+        perY,
+        SIDE,
+      ),
     [cloud, count, perX.toPrecision(6), perY.toPrecision(6)],
   );
   useEffect(() => {

@@ -9,7 +9,9 @@ export function Legend({ colours }: { colours: Colouring }) {
   if (!colours.name) return null;
   return (
     <div class="colour-key">
-      <h3><bdi>{colours.name}</bdi></h3>
+      <h3>
+        <bdi>{colours.name}</bdi>
+      </h3>
       {colours.scale && <ColourBar ends={colours.ends} />}
       {colours.classes.length > 0 && (
         <ul>
@@ -20,7 +22,9 @@ export function Legend({ colours }: { colours: Colouring }) {
           ))}
         </ul>
       )}
-      {colours.classes.length > DISTINCT && <p class="help">Colours repeat after {DISTINCT} values.</p>}
+      {colours.classes.length > DISTINCT && (
+        <p class="help">Colours repeat after {DISTINCT} values.</p>
+      )}
       {colours.missing > 0 && (
         <p class="missing">
           <Swatch colour={css(MISSING)} /> missing <span class="count">{colours.missing}</span>
@@ -61,9 +65,20 @@ const STRIPES = 24;
 function ColourBar({ ends }: { ends: [string, string] }) {
   return (
     <div class="colour-bar">
-      <svg viewBox={`0 0 ${STRIPES} 1`} preserveAspectRatio="none" role="img" aria-label={`Colours from ${isolated(ends[0])} (dark) to ${isolated(ends[1])} (bright)`}>
+      <svg
+        viewBox={`0 0 ${STRIPES} 1`}
+        preserveAspectRatio="none"
+        role="img"
+        aria-label={`Colours from ${isolated(ends[0])} (dark) to ${isolated(ends[1])} (bright)`}
+      >
         {Array.from({ length: STRIPES }, (_, n) => (
-          <rect key={n} x={n} width={1.05} height={1} style={{ fill: css(scaleColour(n / (STRIPES - 1), shade.value === "dark")) }} />
+          <rect
+            key={n}
+            x={n}
+            width={1.05}
+            height={1}
+            style={{ fill: css(scaleColour(n / (STRIPES - 1), shade.value === "dark")) }}
+          />
         ))}
       </svg>
       <bdi>{ends[0]}</bdi>

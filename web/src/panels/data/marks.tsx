@@ -12,7 +12,12 @@ interface Props {
 }
 
 /** Where the sliders are: at their row, or else where their code lies on both axes. */
-export function currentPlace(model: Model, cloud: Cloud, z: readonly number[] | null, row: number): Place | null {
+export function currentPlace(
+  model: Model,
+  cloud: Cloud,
+  z: readonly number[] | null,
+  row: number,
+): Place | null {
   if (!z) return [cloud.points.x[row]!, cloud.points.y[row]!];
   const [x, y] = [placeOfCode(model, cloud.x, z), placeOfCode(model, cloud.y, z)];
   return x === null || y === null ? null : [x, y];
@@ -23,7 +28,10 @@ const INSET = 4;
 
 /** Where an arrow at the edge points to a place out of view, and its angle in degrees; null if the
  * place is in view. */
-export function pointer([x, y]: Place, { width, height }: Size): { at: Place; angle: number } | null {
+export function pointer(
+  [x, y]: Place,
+  { width, height }: Size,
+): { at: Place; angle: number } | null {
   if (x >= 0 && x <= width && y >= 0 && y <= height) return null;
   const clamp = (value: number, end: number) => Math.min(Math.max(value, INSET), end - INSET);
   const at: Place = [clamp(x, width), clamp(y, height)];
@@ -49,7 +57,11 @@ export function Cross({ model, cloud, box, size }: Props & { model: Model }) {
 function Away({ at: [x, y], angle }: { at: Place; angle: number }) {
   const arrow = "M-26,0H0M-10,-8L0,0L-10,8";
   return (
-    <g class="code-cross" data-testid="cross-away" transform={`translate(${x} ${y}) rotate(${angle})`}>
+    <g
+      class="code-cross"
+      data-testid="cross-away"
+      transform={`translate(${x} ${y}) rotate(${angle})`}
+    >
       <path class="halo" d={arrow} />
       <path d={arrow} />
     </g>
@@ -69,5 +81,10 @@ export function LassoLine({ path, box, size }: { path: readonly Place[]; box: Bo
   const kept = lasso.value && here ? lasso.value.map((at) => toScreen(box, size, at)) : [];
   const corners = path.length > 0 ? path : kept;
   if (corners.length < 2) return null;
-  return <polygon class="lasso-line" points={corners.map((at) => at.map((n) => n.toFixed(1)).join(",")).join(" ")} />;
+  return (
+    <polygon
+      class="lasso-line"
+      points={corners.map((at) => at.map((n) => n.toFixed(1)).join(",")).join(" ")}
+    />
+  );
 }

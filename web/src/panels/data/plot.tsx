@@ -35,7 +35,11 @@ interface Pointing {
 
 export function Plot({ model, cloud, look, selected }: Props) {
   const lasso = useSignal(false);
-  const pointing: Pointing = { hovered: useSignal(null), cursor: useSignal(null), path: useSignal([]) };
+  const pointing: Pointing = {
+    hovered: useSignal(null),
+    cursor: useSignal(null),
+    path: useSignal([]),
+  };
   const { hovered, cursor } = pointing;
   const [frame, size] = useSize();
   const camera = useCamera(cloud.points.whole, size);
@@ -57,7 +61,9 @@ export function Plot({ model, cloud, look, selected }: Props) {
         aria-label={`Scatter of ${isolated(cloud.y.name)} against ${isolated(cloud.x.name)}`}
         aria-describedby="scatter-keys"
         data-testid="scatter"
-        onKeyDown={(event) => pressed(event, model, cloud, camera, size, cursor) && event.preventDefault()}
+        onKeyDown={(event) =>
+          pressed(event, model, cloud, camera, size, cursor) && event.preventDefault()
+        }
         onBlur={() => (cursor.value = null)}
         {...pointerEvents(gestures, camera)}
       >
@@ -65,13 +71,26 @@ export function Plot({ model, cloud, look, selected }: Props) {
           <Axes cloud={cloud} box={box} size={size} />
         </Layer>
         <canvas ref={canvas} class="scatter-points" aria-hidden="true" />
-        {images.value && <Images model={model} cloud={cloud} box={box} size={size} selected={selected} />}
-        <Marks model={model} cloud={cloud} box={box} size={size} row={row} path={pointing.path.value} />
+        {images.value && (
+          <Images model={model} cloud={cloud} box={box} size={size} selected={selected} />
+        )}
+        <Marks
+          model={model}
+          cloud={cloud}
+          box={box}
+          size={size}
+          row={row}
+          path={pointing.path.value}
+        />
         <div class="scatter-cards" inert>
-          {row !== null && <Hover model={model} row={row} at={cloud.picker.screen(box, size, row)} size={size} />}
+          {row !== null && (
+            <Hover model={model} row={row} at={cloud.picker.screen(box, size, row)} size={size} />
+          )}
         </div>
       </div>
-      <p class="spoken" aria-live="polite">{cursor.value === null ? "" : spoken(model, cursor.value)}</p>
+      <p class="spoken" aria-live="polite">
+        {cursor.value === null ? "" : spoken(model, cursor.value)}
+      </p>
     </div>
   );
 }
@@ -103,7 +122,9 @@ function Marks({ model, cloud, box, size, row, path }: MarksProps) {
         <rect width={size.width} height={size.height} />
       </clipPath>
       <g clip-path="url(#scatter-clip)">
-        {contours.value && !whyNoContours(cloud) && <Density model={model} cloud={cloud} box={box} size={size} />}
+        {contours.value && !whyNoContours(cloud) && (
+          <Density model={model} cloud={cloud} box={box} size={size} />
+        )}
         <LassoLine path={path} box={box} size={size} />
         <CursorRing row={row} cloud={cloud} box={box} size={size} />
         <Cross model={model} cloud={cloud} box={box} size={size} />
@@ -113,7 +134,13 @@ function Marks({ model, cloud, box, size, row, path }: MarksProps) {
 }
 
 /** What pointers do on the scatter. */
-function actionsOf(model: Model, cloud: Cloud, camera: Camera, size: Size, { hovered, path }: Pointing): Actions {
+function actionsOf(
+  model: Model,
+  cloud: Cloud,
+  camera: Camera,
+  size: Size,
+  { hovered, path }: Pointing,
+): Actions {
   const rowAt = (at: Place | null) => at && cloud.picker.nearest(camera.seen(), size, at);
   return {
     pan: camera.pan,
@@ -172,11 +199,19 @@ const ARROWS: Record<string, { direction: Direction; pan: Place }> = {
 const STEP = 1.3;
 
 /** Do what a key asks for; return whether it asks for anything. */
-function pressed(event: KeyboardEvent, model: Model, cloud: Cloud, camera: Camera, size: Size, cursor: Signal<number | null>): boolean {
+function pressed(
+  event: KeyboardEvent,
+  model: Model,
+  cloud: Cloud,
+  camera: Camera,
+  size: Size,
+  cursor: Signal<number | null>,
+): boolean {
   if (event.ctrlKey || event.metaKey || event.altKey) return false;
   const arrow = ARROWS[event.key];
   if (arrow && event.shiftKey) camera.pan(arrow.pan);
-  else if (arrow) cursor.value = nextPoint(cloud, camera.seen(), size, cursor.value, arrow.direction);
+  else if (arrow)
+    cursor.value = nextPoint(cloud, camera.seen(), size, cursor.value, arrow.direction);
   else if (event.key === "+" || event.key === "=") camera.zoom(STEP);
   else if (event.key === "-") camera.zoom(1 / STEP);
   else if (event.key === "0") camera.reset();
@@ -187,7 +222,13 @@ function pressed(event: KeyboardEvent, model: Model, cloud: Cloud, camera: Camer
 }
 
 /** The next point in a direction; the first one is in the middle. */
-function nextPoint({ picker }: Cloud, box: Box, size: Size, from: number | null, direction: Direction): number | null {
+function nextPoint(
+  { picker }: Cloud,
+  box: Box,
+  size: Size,
+  from: number | null,
+  direction: Direction,
+): number | null {
   if (from === null) return picker.middle(box, size);
   return picker.neighbour(box, size, from, direction) ?? from;
 }

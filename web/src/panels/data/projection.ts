@@ -5,7 +5,11 @@ const ROWS = 4000;
 const RIDGE = 1e-9;
 
 /** The affine function of codes (rows, size) that gives `values`, which must be one. */
-export function affineMap(codes: Float32Array, size: number, values: Float32Array): (code: readonly number[]) => number {
+export function affineMap(
+  codes: Float32Array,
+  size: number,
+  values: Float32Array,
+): (code: readonly number[]) => number {
   const width = size + 1;
   const normal = Array.from({ length: width }, () => new Float64Array(width + 1));
   for (let row = 0; row < Math.min(values.length, ROWS); row++) {
@@ -37,7 +41,8 @@ export function solve(lines: Float64Array[]): number[] {
 
 function largest(lines: readonly Float64Array[], n: number): number {
   let best = n;
-  for (let i = n; i < lines.length; i++) if (Math.abs(lines[i]![n]!) > Math.abs(lines[best]![n]!)) best = i;
+  for (let i = n; i < lines.length; i++)
+    if (Math.abs(lines[i]![n]!) > Math.abs(lines[best]![n]!)) best = i;
   return best;
 }
 

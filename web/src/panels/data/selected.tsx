@@ -19,12 +19,28 @@ export function Selected({ model, rows }: { model: Model; rows: readonly number[
       help="Shares of the values among the selected rows and among the rest, from what differs most to what differs least. The percentage in the corner is that of the highest bar. CSV saves the selected rows."
       csv={() => rowsTable(model, rows)}
     >
-      <p id={SELECTED} tabIndex={-1} class="selected-count" role="status" data-testid="selected-count">
+      <p
+        id={SELECTED}
+        tabIndex={-1}
+        class="selected-count"
+        role="status"
+        data-testid="selected-count"
+      >
         {rows.length} of {count} rows selected ({percent(rows.length / count)}).
       </p>
       <ul class="comparison-key" aria-hidden="true">
-        <li class="in"><svg width="11" height="11"><rect width="11" height="11" /></svg> selected</li>
-        <li class="out"><svg width="11" height="11"><rect width="11" height="11" /></svg> the rest</li>
+        <li class="in">
+          <svg width="11" height="11">
+            <rect width="11" height="11" />
+          </svg>{" "}
+          selected
+        </li>
+        <li class="out">
+          <svg width="11" height="11">
+            <rect width="11" height="11" />
+          </svg>{" "}
+          the rest
+        </li>
       </ul>
       {rows.length > 0 && rows.length < count && (
         <div class="comparisons">
@@ -46,8 +62,18 @@ function Bars({ of }: { of: Histogram }) {
   return (
     <figure class="comparison" data-key={of.key}>
       <figcaption>
-        <button type="button" class="text-button in-export" title="Colour the points by this" onClick={() => change({ colour: of.key })}><bdi>{of.name}</bdi></button>
-        <span class="differs" title="Jensen-Shannon divergence of the two histograms, from 0 bits (equal) to 1 bit (nothing in common)">
+        <button
+          type="button"
+          class="text-button in-export"
+          title="Colour the points by this"
+          onClick={() => change({ colour: of.key })}
+        >
+          <bdi>{of.name}</bdi>
+        </button>
+        <span
+          class="differs"
+          title="Jensen-Shannon divergence of the two histograms, from 0 bits (equal) to 1 bit (nothing in common)"
+        >
           JSD {of.divergence.toFixed(2)} bits
         </span>
       </figcaption>
@@ -56,11 +82,23 @@ function Bars({ of }: { of: Histogram }) {
           <g key={n}>
             <title>{`${isolated(bin.label)}: ${percent(of.selected[n]!, 1)} of the selected rows, ${percent(of.rest[n]!, 1)} of the rest`}</title>
             <rect class="hit" x={n * step} width={step} height={HEIGHT} />
-            <Bar side="in" x={n * step + step * 0.08} width={step * 0.42} height={(of.selected[n]! / top) * (HEIGHT - 4)} />
-            <Bar side="out" x={n * step + step * 0.5} width={step * 0.42} height={(of.rest[n]! / top) * (HEIGHT - 4)} />
+            <Bar
+              side="in"
+              x={n * step + step * 0.08}
+              width={step * 0.42}
+              height={(of.selected[n]! / top) * (HEIGHT - 4)}
+            />
+            <Bar
+              side="out"
+              x={n * step + step * 0.5}
+              width={step * 0.42}
+              height={(of.rest[n]! / top) * (HEIGHT - 4)}
+            />
           </g>
         ))}
-        <text class="top" x={0} y={9}>{percent(top)}</text>
+        <text class="top" x={0} y={9}>
+          {percent(top)}
+        </text>
         <line class="plot-rule" x1={0} x2={WIDTH} y1={HEIGHT - 0.5} y2={HEIGHT - 0.5} />
       </svg>
       <div class="bar-ends">
@@ -71,7 +109,17 @@ function Bars({ of }: { of: Histogram }) {
   );
 }
 
-function Bar({ side, x, width, height }: { side: "in" | "out"; x: number; width: number; height: number }) {
+function Bar({
+  side,
+  x,
+  width,
+  height,
+}: {
+  side: "in" | "out";
+  x: number;
+  width: number;
+  height: number;
+}) {
   return <rect class={side} x={x} width={width} y={HEIGHT - height} height={height} />;
 }
 

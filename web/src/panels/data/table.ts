@@ -9,7 +9,12 @@ import { factorTexts } from "./hover";
 export function rowsTable(model: Model, rows: readonly number[]): Csv {
   const { index, names } = model.data.rows;
   return {
-    columns: ["row", "name", ...dimensionNames(model), ...model.data.factors.map(({ name }) => name)],
+    columns: [
+      "row",
+      "name",
+      ...dimensionNames(model),
+      ...model.data.factors.map(({ name }) => name),
+    ],
     rows: rows.map((row) => [
       index[row] ?? row,
       names[row] ?? "",
@@ -22,8 +27,12 @@ export function rowsTable(model: Model, rows: readonly number[]): Csv {
 /** A name for every dimension of z, in order. */
 export function dimensionNames(model: Model): string[] {
   const names = new Array<string>(model.data.size).fill("");
-  for (const { name, columns: [first, end] } of model.data.variables) {
-    for (let column = first; column < end; column++) names[column] = end - first > 1 ? `${name}[${column - first}]` : name;
+  for (const {
+    name,
+    columns: [first, end],
+  } of model.data.variables) {
+    for (let column = first; column < end; column++)
+      names[column] = end - first > 1 ? `${name}[${column - first}]` : name;
   }
   return names;
 }
@@ -37,7 +46,9 @@ export function scatterTable(model: Model, cloud: Cloud, colour: Column | null):
     rows: Array.from(cloud.rows, (row) => [
       index[row] ?? row,
       names[row] ?? "",
-      ...columns.map((column) => (column.kind === "number" ? column.values[row]! : textOf(column, column.values[row]!))),
+      ...columns.map((column) =>
+        column.kind === "number" ? column.values[row]! : textOf(column, column.values[row]!),
+      ),
     ]),
   };
 }

@@ -5,7 +5,15 @@ import type { Model } from "../../model";
 import { isolated, percent, shortened } from "../../text";
 import { Panel } from "../../ui/panel";
 import { columnOf, type Column } from "../data/columns";
-import { aboveChance, byShare, classShares, levelsOf, tracesOf, type Level, type Trace } from "./responses";
+import {
+  aboveChance,
+  byShare,
+  classShares,
+  levelsOf,
+  tracesOf,
+  type Level,
+  type Trace,
+} from "./responses";
 
 type Scale = ScaleLinear<number, number>;
 
@@ -16,7 +24,9 @@ const PLOT = { left: 46, right: WIDTH - 8, top: 8, bottom: HEIGHT - 38 };
 export function Responses({ model }: { model: Model }) {
   const columns = model.data.factors.map((_, n) => columnOf(model, `factor:${n}`)!);
   const levels = columns.map(levelsOf);
-  const traces = levels.map((each, n) => (byShare(model, n)[0]!.discrete ? [] : tracesOf(model, n, each)));
+  const traces = levels.map((each, n) =>
+    byShare(model, n)[0]!.discrete ? [] : tracesOf(model, n, each),
+  );
   const span = spanOf(traces.flat());
   return (
     <Panel
@@ -26,14 +36,29 @@ export function Responses({ model }: { model: Model }) {
         columns: ["factor", "value", "variable", "mean code", "standard deviation", "rows"],
         rows: traces.flatMap((each, n) =>
           each.flatMap(({ variable, means, spreads }) =>
-            levels[n]!.map(({ label, rows }, k) => [columns[n]!.name, label, variable.name, means[k]!, spreads[k]!, rows.length]),
+            levels[n]!.map(({ label, rows }, k) => [
+              columns[n]!.name,
+              label,
+              variable.name,
+              means[k]!,
+              spreads[k]!,
+              rows.length,
+            ]),
           ),
         ),
       })}
     >
       <div class="responses">
         {columns.map((column, n) => (
-          <Response key={column.key} model={model} factor={n} column={column} levels={levels[n]!} traces={traces[n]!} span={span} />
+          <Response
+            key={column.key}
+            model={model}
+            factor={n}
+            column={column}
+            levels={levels[n]!}
+            traces={traces[n]!}
+            span={span}
+          />
         ))}
       </div>
     </Panel>
@@ -42,7 +67,9 @@ export function Responses({ model }: { model: Model }) {
 
 /** The range of all means with their spreads, at least from -1 to 1. */
 function spanOf(traces: readonly Trace[]): [number, number] {
-  const ends = traces.flatMap(({ means, spreads }) => means.flatMap((mean, n) => [mean - spreads[n]!, mean + spreads[n]!]));
+  const ends = traces.flatMap(({ means, spreads }) =>
+    means.flatMap((mean, n) => [mean - spreads[n]!, mean + spreads[n]!]),
+  );
   return [Math.min(-1, ...ends), Math.max(1, ...ends)];
 }
 
@@ -62,14 +89,25 @@ function Response({ model, factor, column, levels, traces, span }: ResponseProps
   return (
     <figure class="response">
       <figcaption>
-        <strong><bdi>{column.name}</bdi></strong>{" "}
-        {informative ? <Key traces={traces} name={best.name} share={model.share(best.number, factor)} /> : <span class="help">no better than chance</span>}
+        <strong>
+          <bdi>{column.name}</bdi>
+        </strong>{" "}
+        {informative ? (
+          <Key traces={traces} name={best.name} share={model.share(best.number, factor)} />
+        ) : (
+          <span class="help">no better than chance</span>
+        )}
       </figcaption>
       <svg viewBox={`0 0 ${WIDTH} ${HEIGHT}`} role="img" aria-label={label}>
         {traces.length > 0 ? (
           <Curves column={column} levels={levels} traces={traces} span={span} />
         ) : (
-          <Dots column={column} levels={levels} shares={classShares(model, best, levels)} name={best.name} />
+          <Dots
+            column={column}
+            levels={levels}
+            shares={classShares(model, best, levels)}
+            name={best.name}
+          />
         )}
       </svg>
     </figure>
@@ -77,12 +115,22 @@ function Response({ model, factor, column, levels, traces, span }: ResponseProps
 }
 
 function Key({ traces, name, share }: { traces: readonly Trace[]; name: string; share: number }) {
-  if (traces.length === 0) return <span><bdi>{name}</bdi> ({percent(share)})</span>;
+  if (traces.length === 0)
+    return (
+      <span>
+        <bdi>{name}</bdi> ({percent(share)})
+      </span>
+    );
   return (
     <>
       {traces.map((trace, n) => (
         <span key={n} class="trace-key">
-          <svg width="10" height="10" class={n === 0 ? "response-trace" : "response-trace second"} aria-hidden="true">
+          <svg
+            width="10"
+            height="10"
+            class={n === 0 ? "response-trace" : "response-trace second"}
+            aria-hidden="true"
+          >
             <Mark x={5} y={5} second={n > 0} />
           </svg>{" "}
           <bdi>{trace.variable.name}</bdi> ({percent(trace.share)})
@@ -105,9 +153,23 @@ function Curves({ column, levels, traces, span }: CurvesProps) {
   const Draw = column.kind === "classes" ? Bars : Band;
   return (
     <>
-      <Rules across={acrossTicks(column, levels, x)} x={x} y={y} up={y.ticks(4).map(numberTick)} xName={column.name} yName="mean code" />
+      <Rules
+        across={acrossTicks(column, levels, x)}
+        x={x}
+        y={y}
+        up={y.ticks(4).map(numberTick)}
+        xName={column.name}
+        yName="mean code"
+      />
       {[...traces].reverse().map((trace) => (
-        <Draw key={trace.variable.number} levels={levels} trace={trace} second={trace !== traces[0]} x={x} y={y} />
+        <Draw
+          key={trace.variable.number}
+          levels={levels}
+          trace={trace}
+          second={trace !== traces[0]}
+          x={x}
+          y={y}
+        />
       ))}
     </>
   );
@@ -125,12 +187,17 @@ interface TraceProps {
 function Band({ levels, trace: { means, spreads }, second, x, y }: TraceProps) {
   const places = levels.map((_, n) => n);
   const at = (n: number) => x(levels[n]!.at);
-  const band = area<number>(at, (n) => y(means[n]! - spreads[n]!), (n) => y(means[n]! + spreads[n]!));
+  const band = area<number>(
+    at,
+    (n) => y(means[n]! - spreads[n]!),
+    (n) => y(means[n]! + spreads[n]!),
+  );
   return (
     <g class={second ? "response-trace second" : "response-trace"}>
       <path class="spread" d={band(places) ?? ""} />
       <path class="middle" d={line<number>(at, (n) => y(means[n]!))(places) ?? ""} />
-      {levels.length <= 20 && places.map((n) => <Mark key={n} x={at(n)} y={y(means[n]!)} second={second} />)}
+      {levels.length <= 20 &&
+        places.map((n) => <Mark key={n} x={at(n)} y={y(means[n]!)} second={second} />)}
     </g>
   );
 }
@@ -142,7 +209,13 @@ function Bars({ levels, trace: { means, spreads }, second, x, y }: TraceProps) {
     <g class={second ? "response-trace second" : "response-trace"}>
       {levels.map(({ at }, n) => (
         <g key={n}>
-          <line class="middle" x1={x(at) + aside} x2={x(at) + aside} y1={y(means[n]! - spreads[n]!)} y2={y(means[n]! + spreads[n]!)} />
+          <line
+            class="middle"
+            x1={x(at) + aside}
+            x2={x(at) + aside}
+            y1={y(means[n]! - spreads[n]!)}
+            y2={y(means[n]! + spreads[n]!)}
+          />
           <Mark x={x(at) + aside} y={y(means[n]!)} second={second} />
         </g>
       ))}
@@ -151,7 +224,11 @@ function Bars({ levels, trace: { means, spreads }, second, x, y }: TraceProps) {
 }
 
 function Mark({ x, y, second }: { x: number; y: number; second: boolean }) {
-  return second ? <path class="mark" d={`M${x - 3.5},${y + 3}h7l-3.5,-6.5z`} /> : <circle class="mark" cx={x} cy={y} r={3} />;
+  return second ? (
+    <path class="mark" d={`M${x - 3.5},${y + 3}h7l-3.5,-6.5z`} />
+  ) : (
+    <circle class="mark" cx={x} cy={y} r={3} />
+  );
 }
 
 interface DotsProps {
@@ -167,7 +244,9 @@ function Dots({ column, levels, shares, name }: DotsProps) {
   const classes = shares[0]?.length ?? 0;
   const x = across(levels);
   const y = scaleLinear([-0.6, classes - 0.4], [PLOT.bottom, PLOT.top]);
-  const room = 0.48 * Math.min((PLOT.right - PLOT.left) / (levels.length + 1), (PLOT.bottom - PLOT.top) / classes);
+  const room =
+    0.48 *
+    Math.min((PLOT.right - PLOT.left) / (levels.length + 1), (PLOT.bottom - PLOT.top) / classes);
   return (
     <>
       <Rules
@@ -181,7 +260,13 @@ function Dots({ column, levels, shares, name }: DotsProps) {
       <g class="response-trace">
         {shares.map((row, n) =>
           row.map((share, c) => (
-            <circle key={`${n} ${c}`} class="mark" cx={x(levels[n]!.at)} cy={y(c)} r={room * Math.sqrt(share)}>
+            <circle
+              key={`${n} ${c}`}
+              class="mark"
+              cx={x(levels[n]!.at)}
+              cy={y(c)}
+              r={room * Math.sqrt(share)}
+            >
               <title>{`${isolated(levels[n]!.label)}: class ${c} in ${percent(share)} of the rows`}</title>
             </circle>
           )),
@@ -229,14 +314,22 @@ function Rules({ x, y, across, up, xName, yName }: RulesProps) {
       {up.map(({ at, label }) => (
         <g key={at}>
           <line class="plot-rule" x1={PLOT.left} x2={PLOT.right} y1={y(at)} y2={y(at)} />
-          <text x={PLOT.left - 4} y={y(at) + 4} text-anchor="end">{label}</text>
+          <text x={PLOT.left - 4} y={y(at) + 4} text-anchor="end">
+            {label}
+          </text>
         </g>
       ))}
       {across.map(({ at, label }) => (
-        <text key={at} x={x(at)} y={PLOT.bottom + 15} text-anchor="middle">{shortened(label, 9)}</text>
+        <text key={at} x={x(at)} y={PLOT.bottom + 15} text-anchor="middle">
+          {shortened(label, 9)}
+        </text>
       ))}
-      <text class="name" x={MIDDLE.x} y={HEIGHT - 5} text-anchor="middle">{shortened(xName, 36)}</text>
-      <text class="name" transform={`translate(11 ${MIDDLE.y}) rotate(-90)`} text-anchor="middle">{shortened(yName, 22)}</text>
+      <text class="name" x={MIDDLE.x} y={HEIGHT - 5} text-anchor="middle">
+        {shortened(xName, 36)}
+      </text>
+      <text class="name" transform={`translate(11 ${MIDDLE.y}) rotate(-90)`} text-anchor="middle">
+        {shortened(yName, 22)}
+      </text>
     </g>
   );
 }

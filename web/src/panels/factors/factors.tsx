@@ -17,8 +17,9 @@ export function Factors({ model }: { model: Model }) {
       ) : (
         <Panel title="Factors">
           <p>
-            The data have no known factors, such as labels or measured properties, so there is nothing to compare the
-            latent variables with. Add factors to the data to see which variable explains which factor.
+            The data have no known factors, such as labels or measured properties, so there is
+            nothing to compare the latent variables with. Add factors to the data to see which
+            variable explains which factor.
           </p>
         </Panel>
       )}

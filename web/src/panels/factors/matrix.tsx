@@ -19,7 +19,10 @@ export function Matrix({ model }: { model: Model }) {
       help="Each cell is the share of a factor's entropy that a latent variable explains: 100 % means that the factor can be read off the variable. Grey cells are no better than chance. A frame marks the best variable of each factor. Click a cell to see the data."
       csv={() => ({
         columns: ["variable", ...factors.map(({ name }) => name)],
-        rows: variables.map(({ name, number }) => [name, ...factors.map((_, k) => model.share(number, k))]),
+        rows: variables.map(({ name, number }) => [
+          name,
+          ...factors.map((_, k) => model.share(number, k)),
+        ]),
       })}
     >
       <div class="scroll-x">
@@ -28,14 +31,18 @@ export function Matrix({ model }: { model: Model }) {
             <tr>
               <th scope="col">Variable</th>
               {factors.map(({ name }) => (
-                <th key={name} scope="col" title={name}><bdi>{name}</bdi></th>
+                <th key={name} scope="col" title={name}>
+                  <bdi>{name}</bdi>
+                </th>
               ))}
             </tr>
           </thead>
           <tbody>
             {shown.map((variable) => (
               <tr key={variable.number}>
-                <th scope="row" title={variable.name}><bdi>{variable.name}</bdi></th>
+                <th scope="row" title={variable.name}>
+                  <bdi>{variable.name}</bdi>
+                </th>
                 {factors.map((_, k) => (
                   <td key={k}>
                     <Cell model={model} variable={variable} factor={k} />
@@ -52,7 +59,11 @@ export function Matrix({ model }: { model: Model }) {
           </tbody>
         </table>
       </div>
-      {left > 0 && <p class="help">{left} unused {left === 1 ? "variable is" : "variables are"} left out.</p>}
+      {left > 0 && (
+        <p class="help">
+          {left} unused {left === 1 ? "variable is" : "variables are"} left out.
+        </p>
+      )}
     </Panel>
   );
 }
@@ -68,11 +79,23 @@ function Cell({ model, variable, factor }: { model: Model; variable: Variable; f
   const colour = cellColour(informative ? share : 0, shade.value);
   const label = `${isolated(variable.name)} explains ${percent(share)} of the entropy of ${isolated(name)}${informative ? "" : ", no better than chance"}${best ? ", the best variable" : ""}`;
   return (
-    <button type="button" class="cell" aria-label={label} title={label} onClick={() => change(linked(model, variable, factor))}>
+    <button
+      type="button"
+      class="cell"
+      aria-label={label}
+      title={label}
+      onClick={() => change(linked(model, variable, factor))}
+    >
       <svg width={WIDTH} height={HEIGHT} aria-hidden="true">
         <rect width={WIDTH} height={HEIGHT} style={{ fill: css(colour) }} />
         {best && <rect class="best" x={1.5} y={1.5} width={WIDTH - 3} height={HEIGHT - 3} />}
-        <text class={informative ? "" : "below"} style={informative ? { fill: css(inkOn(colour)) } : {}} x={WIDTH / 2} y={HEIGHT / 2 + 4} text-anchor="middle">
+        <text
+          class={informative ? "" : "below"}
+          style={informative ? { fill: css(inkOn(colour)) } : {}}
+          x={WIDTH / 2}
+          y={HEIGHT / 2 + 4}
+          text-anchor="middle"
+        >
           {percent(share)}
         </text>
       </svg>
@@ -85,6 +108,8 @@ function Cell({ model, variable, factor }: { model: Model; variable: Variable; f
 export function linked(model: Model, variable: Variable, factor: number): Partial<View> {
   const x = `z:${variable.number}`;
   const colour = `factor:${factor}`;
-  const next = byShare(model, factor).find(({ active, number }) => active && number !== variable.number);
+  const next = byShare(model, factor).find(
+    ({ active, number }) => active && number !== variable.number,
+  );
   return { tab: "data", x, y: next ? `z:${next.number}` : colour, colour, box: null };
 }

@@ -30,7 +30,8 @@ export function partsOf(rate: Rate): Part[] {
       name: "Dimension-wise KL",
       value: rate.dimensionKl.reduce((sum, kl) => sum + kl, 0),
       style: "c",
-      meaning: "Large: single variables are distributed unlike their prior, so samples of the prior look unlike the data.",
+      meaning:
+        "Large: single variables are distributed unlike their prior, so samples of the prior look unlike the data.",
     },
   ];
 }
@@ -50,9 +51,12 @@ export function RatePanel({ model }: { model: Model }) {
 
 /** Why the parts do not sum to the rate, or "" if they do in the digits shown. */
 export function remark(rate: Rate): string {
-  if (!rate.factorised) return "The latent variables depend on each other under the prior, so the parts need not sum to the rate.";
+  if (!rate.factorised)
+    return "The latent variables depend on each other under the prior, so the parts need not sum to the rate.";
   const left = rate.rate - partsOf(rate).reduce((sum, { value }) => sum + value, 0);
-  return Math.abs(left) < 0.005 ? "" : `The sum of the estimates differs from the rate by ${nats(Math.abs(left))} nats.`;
+  return Math.abs(left) < 0.005
+    ? ""
+    : `The sum of the estimates differs from the rate by ${nats(Math.abs(left))} nats.`;
 }
 
 function rateTable(model: Model, rate: Rate) {
@@ -61,7 +65,10 @@ function rateTable(model: Model, rate: Rate) {
     ["rate", rate.rate],
     ...partsOf(rate).map(({ name, value }): [string, number] => [name, value]),
     ...rate.dimensionKl.map((kl, n): [string, number] => [`KL(q(z) || p(z)) of ${named(n)}`, kl]),
-    ...rate.groups.map(({ name, totalCorrelation }): [string, number] => [`Total correlation of ${groupName(name)}`, totalCorrelation]),
+    ...rate.groups.map(({ name, totalCorrelation }): [string, number] => [
+      `Total correlation of ${groupName(name)}`,
+      totalCorrelation,
+    ]),
   ];
   return { columns: ["part", "nats"], rows };
 }
@@ -72,29 +79,40 @@ function groupName(name: string): string {
 
 function Parts({ model, rate }: { model: Model; rate: Rate }) {
   const parts = partsOf(rate);
-  const kls = model.data.variables.map(({ name, number }) => ({ name, value: rate.dimensionKl[number]! }));
-  const groups = rate.groups.map(({ name, totalCorrelation }) => ({ name: groupName(name), value: totalCorrelation }));
+  const kls = model.data.variables.map(({ name, number }) => ({
+    name,
+    value: rate.dimensionKl[number]!,
+  }));
+  const groups = rate.groups.map(({ name, totalCorrelation }) => ({
+    name: groupName(name),
+    value: totalCorrelation,
+  }));
   return (
     <>
       <StackedBar parts={parts} total={rate.rate} />
       <p class="equation">
-        rate {nats(rate.rate)} {rate.factorised ? "≈" : "≠"} mutual information {nats(parts[0]!.value)} + total correlation{" "}
-        {nats(parts[1]!.value)} + sum of the dimension-wise KL {nats(parts[2]!.value)} nats
+        rate {nats(rate.rate)} {rate.factorised ? "≈" : "≠"} mutual information{" "}
+        {nats(parts[0]!.value)} + total correlation {nats(parts[1]!.value)} + sum of the
+        dimension-wise KL {nats(parts[2]!.value)} nats
       </p>
       {remark(rate) && <p class="help">{remark(rate)}</p>}
       <dl class="rate-parts">
         {parts.map(({ name, value, style, meaning }) => (
           <div key={name}>
             <dt>
-              <svg width="12" height="12" class={`rate-part ${style}`} aria-hidden="true"><rect width="12" height="12" /></svg> {name},{" "}
-              {nats(value)} nats
+              <svg width="12" height="12" class={`rate-part ${style}`} aria-hidden="true">
+                <rect width="12" height="12" />
+              </svg>{" "}
+              {name}, {nats(value)} nats
             </dt>
             <dd>{meaning}</dd>
           </div>
         ))}
       </dl>
       <Bars title="Dimension-wise KL of each variable, in nats" style="c" bars={kls} />
-      {groups.length > 1 && <Bars title="Total correlation of each group, in nats" style="b" bars={groups} />}
+      {groups.length > 1 && (
+        <Bars title="Total correlation of each group, in nats" style="b" bars={groups} />
+      )}
     </>
   );
 }
@@ -107,7 +125,13 @@ function StackedBar({ parts, total }: { parts: readonly Part[]; total: number })
   const label = `Rate of ${nats(total)} nats: ${parts.map(({ name, value }) => `${name} ${nats(value)}`).join(", ")}`;
   let start = 0;
   return (
-    <svg class="stacked" viewBox={`0 0 ${WIDTH} 34`} preserveAspectRatio="none" role="img" aria-label={label}>
+    <svg
+      class="stacked"
+      viewBox={`0 0 ${WIDTH} 34`}
+      preserveAspectRatio="none"
+      role="img"
+      aria-label={label}
+    >
       {parts.map(({ name, value, style }) => {
         const width = (Math.max(value, 0) / sum) * WIDTH;
         start += width;
@@ -137,7 +161,12 @@ function Bars({ title, style, bars }: BarsProps) {
         {bars.map(({ name, value }) => (
           <li key={name}>
             <bdi class="name">{name}</bdi>
-            <svg viewBox="0 0 100 10" preserveAspectRatio="none" class={`rate-part ${style}`} aria-hidden="true">
+            <svg
+              viewBox="0 0 100 10"
+              preserveAspectRatio="none"
+              class={`rate-part ${style}`}
+              aria-hidden="true"
+            >
               <rect width={(100 * Math.max(value, 0)) / top} height={10} />
             </svg>
             <span class="value">{nats(value)}</span>

@@ -61,22 +61,38 @@ function binOf(values: Float32Array): (value: number) => number {
 }
 
 /** Mean and standard deviation of the first column of a continuous variable at each level. */
-export function traceOf(model: Model, variable: Variable, factor: number, levels: readonly Level[]): Trace {
+export function traceOf(
+  model: Model,
+  variable: Variable,
+  factor: number,
+  levels: readonly Level[],
+): Trace {
   const { values } = columnOf(model, `z:${variable.number}`)!;
   const means = levels.map(({ rows }) => mean(rows, (row) => values[row])!);
-  const spreads = levels.map(({ rows }, n) => Math.sqrt(mean(rows, (row) => (values[row]! - means[n]!) ** 2)!));
+  const spreads = levels.map(({ rows }, n) =>
+    Math.sqrt(mean(rows, (row) => (values[row]! - means[n]!) ** 2)!),
+  );
   return { variable, share: model.share(variable.number, factor), means, spreads };
 }
 
 /** The traces to draw: of the best variable, and of a second one that explains something, too. */
 export function tracesOf(model: Model, factor: number, levels: readonly Level[]): Trace[] {
   const [first, second] = byShare(model, factor).filter((variable) => !variable.discrete);
-  const drawn = second && model.share(second.number, factor) >= LEAST_SHARE && aboveChance(model, second.number, factor) ? [first!, second] : [first!];
+  const drawn =
+    second &&
+    model.share(second.number, factor) >= LEAST_SHARE &&
+    aboveChance(model, second.number, factor)
+      ? [first!, second]
+      : [first!];
   return drawn.map((variable) => traceOf(model, variable, factor, levels));
 }
 
 /** Shares of the classes of a discrete variable at each level, (levels, classes). */
-export function classShares(model: Model, variable: Variable, levels: readonly Level[]): number[][] {
+export function classShares(
+  model: Model,
+  variable: Variable,
+  levels: readonly Level[],
+): number[][] {
   return levels.map(({ rows }) => {
     const counts = new Array<number>(variable.classes).fill(0);
     for (const row of rows) counts[classOf(variable, model.code(row))]!++;

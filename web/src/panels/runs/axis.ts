@@ -22,17 +22,28 @@ export interface Axis {
 /** Whether a logarithmic axis is of use: positive numbers over two decades or more. */
 export function spansDecades(values: readonly Value[]): boolean {
   const numbers = present(values);
-  if (numbers.length === 0 || !numbers.every((value) => typeof value === "number" && value > 0)) return false;
+  if (numbers.length === 0 || !numbers.every((value) => typeof value === "number" && value > 0))
+    return false;
   const [low, high] = extent(numbers as number[]);
   return high / low >= 100;
 }
 
 /** Make an axis for values over a range of pixels. Text and flags are categories. */
-export function axisOf(values: readonly Value[], range: [number, number], log = false, ticks = 5): Axis {
+export function axisOf(
+  values: readonly Value[],
+  range: [number, number],
+  log = false,
+  ticks = 5,
+): Axis {
   const found = present(values);
   if (!found.every((value) => typeof value === "number")) return categories(found, range);
   const numbers = found as number[];
-  return log ? logarithmic(numbers.filter((value) => value > 0), range) : linear(numbers, range, ticks);
+  return log
+    ? logarithmic(
+        numbers.filter((value) => value > 0),
+        range,
+      )
+    : linear(numbers, range, ticks);
 }
 
 function present(values: readonly Value[]): Exclude<Value, undefined | null>[] {
@@ -40,13 +51,18 @@ function present(values: readonly Value[]): Exclude<Value, undefined | null>[] {
 }
 
 function extent(values: readonly number[]): [number, number] {
-  return values.reduce<[number, number]>(([low, high], value) => [Math.min(low, value), Math.max(high, value)], [Infinity, -Infinity]);
+  return values.reduce<[number, number]>(
+    ([low, high], value) => [Math.min(low, value), Math.max(high, value)],
+    [Infinity, -Infinity],
+  );
 }
 
 /** Bounds with some room if all values are equal. */
 function bounds(values: readonly number[]): [number, number] {
   const [low, high] = values.length > 0 ? extent(values) : [0, 1];
-  return low < high ? [low, high] : [low - Math.max(Math.abs(low) / 2, 0.5), high + Math.max(Math.abs(high) / 2, 0.5)];
+  return low < high
+    ? [low, high]
+    : [low - Math.max(Math.abs(low) / 2, 0.5), high + Math.max(Math.abs(high) / 2, 0.5)];
 }
 
 function linear(values: readonly number[], range: [number, number], count: number): Axis {
@@ -71,9 +87,19 @@ function logarithmic(values: readonly number[], range: [number, number]): Axis {
 }
 
 function categories(values: readonly Value[], [start, end]: [number, number]): Axis {
-  const found = new Map([...values].sort((a, b) => compareValues(a, b, false)).map((value) => [valueText(value), plainValue(value)]));
+  const found = new Map(
+    [...values]
+      .sort((a, b) => compareValues(a, b, false))
+      .map((value) => [valueText(value), plainValue(value)]),
+  );
   const at = (n: number) => start + ((n + 0.5) / found.size) * (end - start);
   const places = new Map([...found.keys()].map((value, n) => [value, at(n)]));
-  const position = (value: Value) => (value === undefined || value === null ? null : (places.get(valueText(value)) ?? null));
-  return { kind: "category", position, invert: () => null, ticks: [...found].map(([value, text], n) => ({ at: at(n), text, value })) };
+  const position = (value: Value) =>
+    value === undefined || value === null ? null : (places.get(valueText(value)) ?? null);
+  return {
+    kind: "category",
+    position,
+    invert: () => null,
+    ticks: [...found].map(([value, text], n) => ({ at: at(n), text, value })),
+  };
 }

@@ -30,11 +30,15 @@ export function AxisBrush({ placed, top, bottom, room }: Props) {
       </text>
       <line y1={top} y2={bottom} />
       {axis.kind === "category" ? (
-        axis.ticks.map((tick) => <Category key={tick.value} column={column} tick={tick} characters={characters} />)
+        axis.ticks.map((tick) => (
+          <Category key={tick.value} column={column} tick={tick} characters={characters} />
+        ))
       ) : (
         <>
           {axis.ticks.map(({ at, text }) => (
-            <text key={text} class="tick" x={5} y={at} dy="0.32em">{text}</text>
+            <text key={text} class="tick" x={5} y={at} dy="0.32em">
+              {text}
+            </text>
           ))}
           <Brush placed={placed} top={top} bottom={bottom} />
         </>
@@ -59,8 +63,18 @@ function Category({ column: { key, name }, tick: { text, at, value }, characters
   };
   return (
     <g class={on ? "category on" : "category"} onClick={toggle}>
-      <circle cy={at} r={4} role="button" tabindex={0} aria-pressed={on} aria-label={`Only ${isolated(name)} ${isolated(text)}`} onKeyDown={press} />
-      <text class="tick" x={7} y={at} dy="0.32em" aria-hidden="true">{shortened(text, characters - 2)}</text>
+      <circle
+        cy={at}
+        r={4}
+        role="button"
+        tabindex={0}
+        aria-pressed={on}
+        aria-label={`Only ${isolated(name)} ${isolated(text)}`}
+        onKeyDown={press}
+      />
+      <text class="tick" x={7} y={at} dy="0.32em" aria-hidden="true">
+        {shortened(text, characters - 2)}
+      </text>
       <title>{text}</title>
     </g>
   );
@@ -78,7 +92,10 @@ function Brush({ placed: { column, axis }, top, bottom }: Omit<Props, "room">) {
     if (drag) change({ filter: brushed(column.key, drag, axis.invert) });
     setDrag(null);
   };
-  const held: [number, number] | null = low === null && high === null ? null : [axis.position(high) ?? top, axis.position(low) ?? bottom];
+  const held: [number, number] | null =
+    low === null && high === null
+      ? null
+      : [axis.position(high) ?? top, axis.position(low) ?? bottom];
   const range = drag ?? held;
   return (
     <>
@@ -98,15 +115,30 @@ function Brush({ placed: { column, axis }, top, bottom }: Omit<Props, "room">) {
         onPointerCancel={() => setDrag(null)}
       />
       {range && (
-        <rect class="brush" x={-HALF / 2} width={HALF} y={Math.min(...range)} height={Math.abs(range[1] - range[0])} />
+        <rect
+          class="brush"
+          x={-HALF / 2}
+          width={HALF}
+          y={Math.min(...range)}
+          height={Math.abs(range[1] - range[0])}
+        />
       )}
     </>
   );
 }
 
 /** The filter after a drag; a click takes the bounds away. */
-function brushed(key: string, [from, to]: [number, number], invert: (at: number) => number | null): string {
+function brushed(
+  key: string,
+  [from, to]: [number, number],
+  invert: (at: number) => number | null,
+): string {
   if (Math.abs(to - from) < CLICK) return withRange(shown.filter.value, key, null, null);
   const [low, high] = [invert(Math.max(from, to)), invert(Math.min(from, to))];
-  return withRange(shown.filter.value, key, low && outwards(low, "low"), high && outwards(high, "high"));
+  return withRange(
+    shown.filter.value,
+    key,
+    low && outwards(low, "low"),
+    high && outwards(high, "high"),
+  );
 }

@@ -1,5 +1,12 @@
 /** Parts of charts: the width of the page, axes, marks of categories, a legend. */
-import { symbol, symbolCircle, symbolCross, symbolDiamond, symbolSquare, symbolTriangle } from "d3-shape";
+import {
+  symbol,
+  symbolCircle,
+  symbolCross,
+  symbolDiamond,
+  symbolSquare,
+  symbolTriangle,
+} from "d3-shape";
 import type { ComponentChildren } from "preact";
 import { useLayoutEffect, useRef, useState } from "preact/hooks";
 import { change } from "../../state";
@@ -14,7 +21,9 @@ export function useWidth(): [preact.RefObject<HTMLDivElement | null>, number] {
   const element = useRef<HTMLDivElement>(null);
   const [width, setWidth] = useState(640);
   useLayoutEffect(() => {
-    const watcher = new ResizeObserver(([entry]) => entry && entry.contentRect.width > 0 && setWidth(entry.contentRect.width));
+    const watcher = new ResizeObserver(
+      ([entry]) => entry && entry.contentRect.width > 0 && setWidth(entry.contentRect.width),
+    );
     watcher.observe(element.current!);
     return () => watcher.disconnect();
   }, []);
@@ -71,17 +80,25 @@ export function Axes({ x, y, frame, xTitle, yTitle }: AxesProps) {
       {y.ticks.map(({ at, text }) => (
         <g key={text} transform={`translate(0,${at})`}>
           <line x1={left} x2={right} />
-          <text x={left - 6} dy="0.32em" text-anchor="end">{shortened(text, (left - 8) / CHARACTER)}</text>
+          <text x={left - 6} dy="0.32em" text-anchor="end">
+            {shortened(text, (left - 8) / CHARACTER)}
+          </text>
         </g>
       ))}
       {x.ticks.map(({ at, text }) => (
         <g key={text} transform={`translate(${at},0)`}>
           <line y1={top} y2={bottom} />
-          <text y={bottom + 16} text-anchor="middle">{shortened(text, room / CHARACTER)}</text>
+          <text y={bottom + 16} text-anchor="middle">
+            {shortened(text, room / CHARACTER)}
+          </text>
         </g>
       ))}
-      <text class="title" x={(left + right) / 2} y={bottom + 34} text-anchor="middle">{capitalised(xTitle)}</text>
-      <text class="title" x={4} y={top - 10}>{capitalised(yTitle)}</text>
+      <text class="title" x={(left + right) / 2} y={bottom + 34} text-anchor="middle">
+        {capitalised(xTitle)}
+      </text>
+      <text class="title" x={4} y={top - 10}>
+        {capitalised(yTitle)}
+      </text>
     </g>
   );
 }
@@ -92,14 +109,28 @@ export interface LegendItem {
 }
 
 /** What the marks mean; `lines` shows dashes instead of symbols. */
-export function Legend({ items, lines = false }: { items: readonly LegendItem[]; lines?: boolean }) {
+export function Legend({
+  items,
+  lines = false,
+}: {
+  items: readonly LegendItem[];
+  lines?: boolean;
+}) {
   return (
     <ul class="legend">
       {items.map(({ mark, name }) => (
         <li key={name}>
           <svg width={22} height={14} aria-hidden="true">
             {lines ? (
-              <line x1={1} x2={21} y1={7} y2={7} stroke={mark.colour} stroke-width={2.5} stroke-dasharray={mark.dash} />
+              <line
+                x1={1}
+                x2={21}
+                y1={7}
+                y2={7}
+                stroke={mark.colour}
+                stroke-width={2.5}
+                stroke-dasharray={mark.dash}
+              />
             ) : (
               <path d={mark.symbol} fill={mark.colour} transform="translate(11,7)" />
             )}
@@ -120,7 +151,11 @@ const GROUPS: Record<Column["kind"], string> = {
 
 /** Columns to choose from, by their kinds. */
 export function columnOptions(columns: readonly Column[]): Option[] {
-  return columns.map((column) => ({ key: column.key, name: capitalised(titleOf(column)), group: GROUPS[column.kind] }));
+  return columns.map((column) => ({
+    key: column.key,
+    name: capitalised(titleOf(column)),
+    group: GROUPS[column.kind],
+  }));
 }
 
 interface TogglesProps {
@@ -144,9 +179,16 @@ export function ColumnToggles({ title, columns, chosen, onToggle }: TogglesProps
       {[...new Set(options.map(({ group }) => group))].map((group) => (
         <fieldset key={group} class="toggles">
           <legend>{group}</legend>
-          {options.filter((option) => option.group === group).map(({ key, name }) => (
-            <Toggle key={key} label={<bdi title={key}>{name}</bdi>} on={on(key)} onToggle={() => toggle(key)} />
-          ))}
+          {options
+            .filter((option) => option.group === group)
+            .map(({ key, name }) => (
+              <Toggle
+                key={key}
+                label={<bdi title={key}>{name}</bdi>}
+                on={on(key)}
+                onToggle={() => toggle(key)}
+              />
+            ))}
         </fieldset>
       ))}
     </details>
@@ -157,11 +199,20 @@ export function ColumnToggles({ title, columns, chosen, onToggle }: TogglesProps
 export function LogToggle({ axis, label }: { axis: string; label: string }) {
   const logs = shown.logs.value;
   const on = logs.includes(axis);
-  const toggle = () => change({ logs: on ? logs.filter((each) => each !== axis) : [...logs, axis] });
+  const toggle = () =>
+    change({ logs: on ? logs.filter((each) => each !== axis) : [...logs, axis] });
   return <Toggle label={label} on={on} onToggle={toggle} />;
 }
 
-export function Toggle({ label, on, onToggle }: { label: ComponentChildren; on: boolean; onToggle: () => void }) {
+export function Toggle({
+  label,
+  on,
+  onToggle,
+}: {
+  label: ComponentChildren;
+  on: boolean;
+  onToggle: () => void;
+}) {
   return (
     <label class="option">
       <input type="checkbox" checked={on} onChange={onToggle} /> {label}

@@ -43,7 +43,14 @@ function settingsOf(run: RunData): Record<string, Setting> {
 }
 
 function setting(key: string, differs: boolean): Column {
-  return { ...PLAIN, key, name: settingName(key), kind: "setting", differs, value: (run) => run.settings[key] };
+  return {
+    ...PLAIN,
+    key,
+    name: settingName(key),
+    kind: "setting",
+    differs,
+    value: (run) => run.settings[key],
+  };
 }
 
 /** Columns of the ends of curves, and of scores. */
@@ -52,10 +59,16 @@ function measures(runs: readonly RunData[], terms: Terms): Column[] {
   const ends = names(runs, (run) => ({ ...run.log.terms, ...run.measures.terms }));
   const termOf = (key: string) => terms[key] ?? { name: key, unit: "", better: "" as const };
   const column = (key: string, kind: "final" | "score", value: Column["value"]): Column => ({
-    key, kind, differs: true, value, ...termOf(key),
+    key,
+    kind,
+    differs: true,
+    value,
+    ...termOf(key),
   });
   return [
-    ...ends.filter((key) => !scores.includes(key)).map((key) => column(key, "final", (run) => lastOf(run, key))),
+    ...ends
+      .filter((key) => !scores.includes(key))
+      .map((key) => column(key, "final", (run) => lastOf(run, key))),
     ...scores.map((key) => column(key, "score", (run) => run.scores[key])),
   ];
 }
@@ -76,15 +89,18 @@ const MOST_SCORES = 6;
  * ends of the curves that say which run is better, and scores under one protocol each. */
 export function usualColumns(columns: readonly Column[], runs: readonly RunData[]): Column[] {
   const of = (kind: Column["kind"]) => columns.filter((column) => column.kind === kind);
-  const filled = (column: Column, share: number) => runs.filter((run) => isPresent(column.value(run))).length > share * runs.length;
+  const filled = (column: Column, share: number) =>
+    runs.filter((run) => isPresent(column.value(run))).length > share * runs.length;
   const state = new Set(runs.map((run) => run.state)).size > 1;
   const settings = of("setting").filter((column) => column.key !== "seed" && filled(column, 0.5));
-  const scores = of("score").filter((column) => runs.length === 1 || filled(column, 1 / runs.length));
+  const scores = of("score").filter(
+    (column) => runs.length === 1 || filled(column, 1 / runs.length),
+  );
   const chosen = new Set<Column>([
     ...of("about").filter(({ key }) => key !== "state" || state),
     ...mostTelling(settings, runs, MOST_SETTINGS),
     ...of("setting").filter(({ key }) => key === "seed"),
-    ...of("final").filter(({ key, better }) => (better || key === "rate")),
+    ...of("final").filter(({ key, better }) => better || key === "rate"),
     ...onePerMetric(scores).slice(0, MOST_SCORES),
   ]);
   return columns.filter((column) => chosen.has(column));
@@ -93,7 +109,9 @@ export function usualColumns(columns: readonly Column[], runs: readonly RunData[
 /** The first protocol of every metric. */
 function onePerMetric(scores: readonly Column[]): Column[] {
   const metric = ({ key }: Column) => key.split("/")[0];
-  return scores.filter((column, n) => scores.findIndex((other) => metric(other) === metric(column)) === n);
+  return scores.filter(
+    (column, n) => scores.findIndex((other) => metric(other) === metric(column)) === n,
+  );
 }
 
 /** What a term or a column is called, with its unit: "distortion (nats)". */
@@ -111,19 +129,30 @@ export function betterText({ better }: Term): string {
  * only if it is needed: the critic of one objective follows from the kind of the objective.
  */
 export function differing(every: readonly Record<string, Setting>[]): string[] {
-  const keys = [...new Set(every.flatMap((each) => Object.keys(each)))].filter((key) => key !== "seed");
-  const chosen = keys.filter((key) => new Set(every.filter((each) => key in each).map((each) => each[key])).size > 1);
+  const keys = [...new Set(every.flatMap((each) => Object.keys(each)))].filter(
+    (key) => key !== "seed",
+  );
+  const chosen = keys.filter(
+    (key) => new Set(every.filter((each) => key in each).map((each) => each[key])).size > 1,
+  );
   if (distinct(every, chosen) === distinct(every, keys)) return chosen;
   return keys.filter((key) => chosen.includes(key) || every.some((each) => !(key in each)));
 }
 
 /** How many combinations of values there are. */
-export function distinct(every: readonly Record<string, Setting>[], keys: readonly string[]): number {
+export function distinct(
+  every: readonly Record<string, Setting>[],
+  keys: readonly string[],
+): number {
   return new Set(every.map((each) => JSON.stringify(keys.map((key) => each[key] ?? null)))).size;
 }
 
 /** The columns that tell most about runs, in their own order; those that tell nothing are left out. */
-export function mostTelling(columns: readonly Column[], runs: readonly RunData[], most: number): Column[] {
+export function mostTelling(
+  columns: readonly Column[],
+  runs: readonly RunData[],
+  most: number,
+): Column[] {
   const told = new Map(columns.map((column) => [column, entropy(runs.map(column.value))]));
   const best = [...columns].sort((a, b) => told.get(b)! - told.get(a)!).slice(0, most);
   return columns.filter((column) => best.includes(column) && told.get(column)! > 0);
@@ -134,7 +163,10 @@ function entropy(values: readonly Value[]): number {
   const counts = new Map<Value, number>();
   for (const value of values) if (isPresent(value)) counts.set(value, (counts.get(value) ?? 0) + 1);
   const total = [...counts.values()].reduce((sum, count) => sum + count, 0);
-  return [...counts.values()].reduce((sum, count) => sum - count * Math.log(count / total), 0) / values.length;
+  return (
+    [...counts.values()].reduce((sum, count) => sum - count * Math.log(count / total), 0) /
+    values.length
+  );
 }
 
 /** A value as commands take it; a missing one is a dash. */
@@ -149,8 +181,12 @@ function isPresent(value: Value): boolean {
 /** Numbers before text, and missing values last, whatever the direction. */
 export function compareValues(a: Value, b: Value, descending: boolean): number {
   const [rankA, rankB] = [rank(a), rank(b)];
-  if (rankA !== rankB) return rankA === 2 || rankB === 2 || !descending ? rankA - rankB : rankB - rankA;
-  const order = rankA === 0 ? Number(a) - Number(b) : String(a).localeCompare(String(b), "en", { numeric: true });
+  if (rankA !== rankB)
+    return rankA === 2 || rankB === 2 || !descending ? rankA - rankB : rankB - rankA;
+  const order =
+    rankA === 0
+      ? Number(a) - Number(b)
+      : String(a).localeCompare(String(b), "en", { numeric: true });
   return descending ? -order : order;
 }
 

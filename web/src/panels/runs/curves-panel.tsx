@@ -29,9 +29,13 @@ export function CurvesPanel() {
   const terms = termsOf(runs.value);
   const term = [shown.term.value, "log:loss"].find((each) => terms.includes(each)) ?? terms[0];
   if (!term) return null;
-  const groups = chosenGroups().filter(({ runs }) => runs.some((run) => curveOf(run, term).length > 0));
+  const groups = chosenGroups().filter(({ runs }) =>
+    runs.some((run) => curveOf(run, term).length > 0),
+  );
   const drawn = groups.slice(0, MOST_MARKS).map((group, n) => drawnOf(group, term, n));
-  const spread = shown.deviation.value ? "one standard deviation on both sides" : "the lowest to the highest value";
+  const spread = shown.deviation.value
+    ? "one standard deviation on both sides"
+    : "the lowest to the highest value";
   return (
     <Panel
       title="Curves"
@@ -39,9 +43,15 @@ export function CurvesPanel() {
       csv={() => curvesCsv(drawn, term)}
     >
       <Choices terms={terms} term={term} />
-      {drawn.length > 0 ? <Chart drawn={drawn} term={term} /> : <p class="help">None of these runs has this curve.</p>}
+      {drawn.length > 0 ? (
+        <Chart drawn={drawn} term={term} />
+      ) : (
+        <p class="help">None of these runs has this curve.</p>
+      )}
       {groups.length > MOST_MARKS && (
-        <p class="help">The first {MOST_MARKS} of {groups.length} groups are drawn. Filter to see others.</p>
+        <p class="help">
+          The first {MOST_MARKS} of {groups.length} groups are drawn. Filter to see others.
+        </p>
       )}
     </Panel>
   );
@@ -65,20 +75,33 @@ function termOf(term: string): Term {
   return manifest.value.terms[key] ?? { name: key, unit: "", better: "" };
 }
 
-
 function Choices({ terms, term }: { terms: readonly string[]; term: string }) {
   const { deviation, onlyOpen } = shown;
   return (
     <div class="choices">
-      <Choice label="Curve" value={term} options={terms.map((key) => ({ key, name: capitalised(titleOf(termOf(key))) }))} onChange={(chosen) => change({ term: chosen })} />
+      <Choice
+        label="Curve"
+        value={term}
+        options={terms.map((key) => ({ key, name: capitalised(titleOf(termOf(key))) }))}
+        onChange={(chosen) => change({ term: chosen })}
+      />
       <Choice
         label="Band"
         value={deviation.value ? "deviation" : "range"}
-        options={[{ key: "range", name: "lowest to highest" }, { key: "deviation", name: "± 1 standard deviation" }]}
+        options={[
+          { key: "range", name: "lowest to highest" },
+          { key: "deviation", name: "± 1 standard deviation" },
+        ]}
         onChange={(chosen) => change({ deviation: chosen === "deviation" })}
       />
       <LogToggle axis="curves" label="log scale" />
-      {runs.value.length > 1 && <Toggle label="only open runs" on={onlyOpen.value} onToggle={() => change({ onlyOpen: !onlyOpen.value })} />}
+      {runs.value.length > 1 && (
+        <Toggle
+          label="only open runs"
+          on={onlyOpen.value}
+          onToggle={() => change({ onlyOpen: !onlyOpen.value })}
+        />
+      )}
     </div>
   );
 }
@@ -88,24 +111,56 @@ function Chart({ drawn, term }: { drawn: readonly Drawn[]; term: string }) {
   const [step, setStep] = useState<number | null>(null);
   const log = shown.logs.value.includes("curves");
   const frame = { left: 62, right: width - 14, top: 28, bottom: HEIGHT - 44 };
-  const x = axisOf(drawn.flatMap((each) => each.band.map((point) => point.step)), [frame.left, frame.right], false, width < 500 ? 3 : 6);
+  const x = axisOf(
+    drawn.flatMap((each) => each.band.map((point) => point.step)),
+    [frame.left, frame.right],
+    false,
+    width < 500 ? 3 : 6,
+  );
   const y = axisOf(drawn.flatMap(heights), [frame.bottom, frame.top], log);
-  const steps = [...new Set(drawn.flatMap((each) => each.band.map((point) => point.step)))].sort((a, b) => a - b);
+  const steps = [...new Set(drawn.flatMap((each) => each.band.map((point) => point.step)))].sort(
+    (a, b) => a - b,
+  );
   const move = (event: PointerEvent) => {
     const { x: left } = (event.currentTarget as SVGElement).getBoundingClientRect();
     setStep(nearest(steps, x.invert(event.clientX - left)!));
   };
   return (
     <div ref={box}>
-      <svg width={width} height={HEIGHT} role="img" aria-label={`${isolated(titleOf(termOf(term)))} over training steps`} onPointerMove={move} onPointerLeave={() => setStep(null)}>
+      <svg
+        width={width}
+        height={HEIGHT}
+        role="img"
+        aria-label={`${isolated(titleOf(termOf(term)))} over training steps`}
+        onPointerMove={move}
+        onPointerLeave={() => setStep(null)}
+      >
         <Axes x={x} y={y} frame={frame} xTitle="training step" yTitle={titleOf(termOf(term))} />
-        {drawn.map((each) => <Curve key={each.group.key} drawn={each} x={x} y={y} thin={thinShare(drawn)} />)}
-        {step !== null && <line class="cursor" x1={x.position(step)!} x2={x.position(step)!} y1={frame.top} y2={frame.bottom} />}
+        {drawn.map((each) => (
+          <Curve key={each.group.key} drawn={each} x={x} y={y} thin={thinShare(drawn)} />
+        ))}
+        {step !== null && (
+          <line
+            class="cursor"
+            x1={x.position(step)!}
+            x2={x.position(step)!}
+            y1={frame.top}
+            y2={frame.bottom}
+          />
+        )}
       </svg>
       <StepSlider steps={steps} step={step ?? steps.at(-1)!} onStep={setStep} />
-      <Legend lines items={drawn.map((each) => ({ mark: each.mark, name: readout(each, step ?? steps.at(-1)!) }))} />
+      <Legend
+        lines
+        items={drawn.map((each) => ({
+          mark: each.mark,
+          name: readout(each, step ?? steps.at(-1)!),
+        }))}
+      />
       {log && drawn.some((each) => heights(each).some((value) => value <= 0)) && (
-        <p class="help">Values of 0 and below have no place on a logarithmic scale and are left out.</p>
+        <p class="help">
+          Values of 0 and below have no place on a logarithmic scale and are left out.
+        </p>
       )}
     </div>
   );
@@ -148,7 +203,10 @@ function StepSlider({ steps, step, onStep }: StepProps) {
 }
 
 function heights({ seeds, band }: Drawn): number[] {
-  return [...seeds.flatMap((curve) => curve.map(({ value }) => value)), ...band.flatMap(({ low, high }) => [low, high])];
+  return [
+    ...seeds.flatMap((curve) => curve.map(({ value }) => value)),
+    ...band.flatMap(({ low, high }) => [low, high]),
+  ];
 }
 
 /** How many single runs of each group are drawn. */
@@ -157,30 +215,46 @@ function thinShare(drawn: readonly Drawn[]): number {
 }
 
 function nearest(steps: readonly number[], to: number): number {
-  return steps.reduce((best, step) => (Math.abs(step - to) < Math.abs(best - to) ? step : best), steps[0]!);
+  return steps.reduce(
+    (best, step) => (Math.abs(step - to) < Math.abs(best - to) ? step : best),
+    steps[0]!,
+  );
 }
 
 function Curve({ drawn, x, y, thin }: { drawn: Drawn; x: Axis; y: Axis; thin: number }) {
   const { mark, seeds, band } = drawn;
   const at = (step: number) => x.position(step)!;
-  const one = line<Point>(({ step }) => at(step), ({ value }) => y.position(value)!).defined(({ value }) => y.position(value) !== null);
-  const mean = line<BandPoint>(({ step }) => at(step), (point) => y.position(point.mean)!).defined((point) => y.position(point.mean) !== null);
-  const spread = area<BandPoint>(({ step }) => at(step), (point) => y.position(point.low)!, (point) => y.position(point.high)!).defined(
-    (point) => y.position(point.low) !== null && y.position(point.high) !== null,
-  );
+  const one = line<Point>(
+    ({ step }) => at(step),
+    ({ value }) => y.position(value)!,
+  ).defined(({ value }) => y.position(value) !== null);
+  const mean = line<BandPoint>(
+    ({ step }) => at(step),
+    (point) => y.position(point.mean)!,
+  ).defined((point) => y.position(point.mean) !== null);
+  const spread = area<BandPoint>(
+    ({ step }) => at(step),
+    (point) => y.position(point.low)!,
+    (point) => y.position(point.high)!,
+  ).defined((point) => y.position(point.low) !== null && y.position(point.high) !== null);
   return (
     <g class="group-curve" style={{ color: mark.colour }}>
       {seeds.length > 1 && <path class="band" d={spread(band) ?? ""} />}
-      {seeds.length > 1 && seeds.slice(0, thin).map((curve, n) => <path key={n} class="seed" d={one(curve) ?? ""} />)}
+      {seeds.length > 1 &&
+        seeds.slice(0, thin).map((curve, n) => <path key={n} class="seed" d={one(curve) ?? ""} />)}
       <path class="mean" d={mean(band) ?? ""} stroke-dasharray={mark.dash} />
     </g>
   );
 }
 
 function curvesCsv(drawn: readonly Drawn[], term: string): Csv {
-  const spread = shown.deviation.value ? ["mean minus deviation", "mean plus deviation"] : ["min", "max"];
+  const spread = shown.deviation.value
+    ? ["mean minus deviation", "mean plus deviation"]
+    : ["min", "max"];
   return {
     columns: ["group", "step", `${term.slice(term.indexOf(":") + 1)} mean`, ...spread, "runs"],
-    rows: drawn.flatMap(({ group, band }) => band.map(({ step, mean, low, high, n }) => [group.name, step, mean, low, high, n])),
+    rows: drawn.flatMap(({ group, band }) =>
+      band.map(({ step, mean, low, high, n }) => [group.name, step, mean, low, high, n]),
+    ),
   };
 }

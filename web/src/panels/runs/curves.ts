@@ -46,13 +46,17 @@ export function valueAtStep(curve: readonly Point[], step: number): number | nul
   if (next.step === step) return next.value;
   const before = curve[above - 1];
   if (!before) return null;
-  return before.value + ((next.value - before.value) * (step - before.step)) / (next.step - before.step);
+  return (
+    before.value + ((next.value - before.value) * (step - before.step)) / (next.step - before.step)
+  );
 }
 
 /** Mean of curves with their range, or with one standard deviation on both sides. */
 export function band(curves: readonly (readonly Point[])[], deviation: boolean): BandPoint[] {
   return commonSteps(curves).flatMap((step) => {
-    const values = curves.map((curve) => valueAtStep(curve, step)).filter((value) => value !== null);
+    const values = curves
+      .map((curve) => valueAtStep(curve, step))
+      .filter((value) => value !== null);
     const found = summary(values);
     if (!found) return [];
     const { mean, n } = found;
@@ -64,7 +68,12 @@ export function band(curves: readonly (readonly Point[])[], deviation: boolean):
 
 /** The steps of all curves, thinned evenly, with the first and the last. */
 function commonSteps(curves: readonly (readonly Point[])[]): number[] {
-  const steps = [...new Set(curves.flatMap((curve) => curve.map(({ step }) => step)))].sort((a, b) => a - b);
+  const steps = [...new Set(curves.flatMap((curve) => curve.map(({ step }) => step)))].sort(
+    (a, b) => a - b,
+  );
   if (steps.length <= MOST_STEPS) return steps;
-  return Array.from({ length: MOST_STEPS }, (_, n) => steps[Math.round((n * (steps.length - 1)) / (MOST_STEPS - 1))]!);
+  return Array.from(
+    { length: MOST_STEPS },
+    (_, n) => steps[Math.round((n * (steps.length - 1)) / (MOST_STEPS - 1))]!,
+  );
 }

@@ -30,7 +30,9 @@ const WORD = /"(?:[^"\\]|\\[^])*"|[^\s"]+/y;
 export function parseFilter(text: string, columns: readonly Column[]): Test {
   const { terms, mistake } = scan(text);
   if (mistake) throw mistake;
-  const tests = terms.map((term) => (term.operator ? comparison(term, columns) : word(term, columns)));
+  const tests = terms.map((term) =>
+    term.operator ? comparison(term, columns) : word(term, columns),
+  );
   return (run) => tests.every((test) => test(run));
 }
 
@@ -64,9 +66,18 @@ function termAt(text: string, place: number): [Term, number] {
   COMPARISON.lastIndex = WORD.lastIndex = place;
   const [whole, key, operator, value] = COMPARISON.exec(text) ?? [];
   if (whole) {
-    const term = { text: whole.trim(), key: unquoted(key ?? ""), operator: operator!, value: unquoted(value ?? "") };
-    if (!term.key) throw new Error(`“${term.text}” has no name before “${term.operator}”. Write, for example, mig>0.3.`);
-    if (value === undefined) throw new Error(`“${term.text}” has no value. Write, for example, ${term.text}0.3.`);
+    const term = {
+      text: whole.trim(),
+      key: unquoted(key ?? ""),
+      operator: operator!,
+      value: unquoted(value ?? ""),
+    };
+    if (!term.key)
+      throw new Error(
+        `“${term.text}” has no name before “${term.operator}”. Write, for example, mig>0.3.`,
+      );
+    if (value === undefined)
+      throw new Error(`“${term.text}” has no value. Write, for example, ${term.text}0.3.`);
     return [term, COMPARISON.lastIndex];
   }
   const plain = WORD.exec(text)?.[0];
@@ -84,7 +95,11 @@ function word(term: Term, columns: readonly Column[]): Test {
   const read = columns.filter((column) => column.kind === "about" || column.kind === "setting");
   return (run) =>
     run.id.toLowerCase().startsWith(wanted) ||
-    read.some((column) => typeof column.value(run) === "string" && valueText(column.value(run)).toLowerCase().includes(wanted));
+    read.some(
+      (column) =>
+        typeof column.value(run) === "string" &&
+        valueText(column.value(run)).toLowerCase().includes(wanted),
+    );
 }
 
 function comparison(term: Term, columns: readonly Column[]): Test {
@@ -110,7 +125,8 @@ const COMPARE: Record<string, (a: number, b: number) => boolean> = {
 
 /** Numbers are equal as numbers; text without regard to case; "-" is a missing value. */
 function equal(value: Value, wanted: string): boolean {
-  if (value === undefined || value === null) return wanted === "-" || wanted === "–" || wanted === "null";
+  if (value === undefined || value === null)
+    return wanted === "-" || wanted === "–" || wanted === "null";
   if (typeof value === "number") return wanted !== "" && value === Number(wanted);
   return String(value).toLowerCase() === wanted.toLowerCase();
 }
@@ -124,8 +140,11 @@ export function resolve(name: string, columns: readonly Column[]): Column {
   const telling = meant.filter((column) => column.differs);
   const found = telling.length > 0 ? telling : meant;
   if (found.length === 1) return found[0]!;
-  if (found.length === 0) throw new Error(`No setting or score is called “${name}”. ${suggestion(wanted, columns)}`);
-  throw new Error(`“${name}” may be ${found.map(({ key }) => key).join(" or ")}. Write one of them.`);
+  if (found.length === 0)
+    throw new Error(`No setting or score is called “${name}”. ${suggestion(wanted, columns)}`);
+  throw new Error(
+    `“${name}” may be ${found.map(({ key }) => key).join(" or ")}. Write one of them.`,
+  );
 }
 
 function isShort(name: string, key: string): boolean {
@@ -139,8 +158,16 @@ function suggestion(name: string, columns: readonly Column[]): string {
 }
 
 /** The filter with the bounds of one column replaced; null bounds are none. */
-export function withRange(text: string, key: string, low: number | null, high: number | null): string {
-  const bounds = [low === null ? "" : termText(key, ">=", low), high === null ? "" : termText(key, "<=", high)];
+export function withRange(
+  text: string,
+  key: string,
+  low: number | null,
+  high: number | null,
+): string {
+  const bounds = [
+    low === null ? "" : termText(key, ">=", low),
+    high === null ? "" : termText(key, "<=", high),
+  ];
   return withTerms(text, key, bounds);
 }
 
@@ -150,13 +177,20 @@ export function withValue(text: string, key: string, value: string | null): stri
 }
 
 /** The bounds of a column in a filter, and the value that it asks for. */
-export function rangeOf(text: string, key: string): { low: number | null; high: number | null; value: string | null } {
+export function rangeOf(
+  text: string,
+  key: string,
+): { low: number | null; high: number | null; value: string | null } {
   const own = scan(text).terms.filter((term) => term.key === key);
   const bound = (operator: string) => {
     const term = own.find((each) => each.operator === operator);
     return term ? Number(term.value) : null;
   };
-  return { low: bound(">="), high: bound("<="), value: own.find((term) => term.operator === "=")?.value ?? null };
+  return {
+    low: bound(">="),
+    high: bound("<="),
+    value: own.find((term) => term.operator === "=")?.value ?? null,
+  };
 }
 
 /** The filter with other terms of one column. What cannot be read stays, behind what can. */

@@ -36,12 +36,18 @@ function Row({ group, columns }: { group: RunGroup; columns: readonly Column[] }
   return (
     <tr>
       <td>
-        <button type="button" aria-label={`${group.runs.length} of ${isolated(group.name)}: show these runs`} onClick={() => showRuns(group)}>
+        <button
+          type="button"
+          aria-label={`${group.runs.length} of ${isolated(group.name)}: show these runs`}
+          onClick={() => showRuns(group)}
+        >
           {group.runs.length}
         </button>
       </td>
       {columns.map((column) => (
-        <td key={column.key} class={isNumeric(column) ? "number" : ""}>{cell(group, column)}</td>
+        <td key={column.key} class={isNumeric(column) ? "number" : ""}>
+          {cell(group, column)}
+        </td>
       ))}
     </tr>
   );
@@ -71,7 +77,9 @@ function sortedGroups(): RunGroup[] {
   const column = groupColumns(columns.value).find(({ key }) => key === shown.sort.value);
   if (!column) return groups.value;
   const descending = shown.descending.value;
-  return [...groups.value].sort((a, b) => compareValues(groupValue(a, column), groupValue(b, column), descending));
+  return [...groups.value].sort((a, b) =>
+    compareValues(groupValue(a, column), groupValue(b, column), descending),
+  );
 }
 
 function cell(group: RunGroup, column: Column): string {
@@ -79,7 +87,9 @@ function cell(group: RunGroup, column: Column): string {
   const found = summary(scoresOf(group.runs, column));
   if (!found) return "–";
   const text = texts.value.get(column.key)!;
-  return found.n === 1 ? text(found.mean) : `${text(found.mean)} (${text(found.min)} to ${text(found.max)})`;
+  return found.n === 1
+    ? text(found.mean)
+    : `${text(found.mean)} (${text(found.min)} to ${text(found.max)})`;
 }
 
 /** Filter to the runs of a group. */
@@ -98,9 +108,16 @@ function settingText(value: Setting | undefined): string {
 
 export function groupsCsv(): Csv {
   const every = groupColumns(columns.value);
-  const [settings, scores] = [every.filter((column) => !isMeasured(column)), every.filter(isMeasured)];
+  const [settings, scores] = [
+    every.filter((column) => !isMeasured(column)),
+    every.filter(isMeasured),
+  ];
   return {
-    columns: ["seeds", ...settings.map(({ key }) => key), ...scores.flatMap(({ key }) => [`${key} mean`, `${key} min`, `${key} max`, `${key} n`])],
+    columns: [
+      "seeds",
+      ...settings.map(({ key }) => key),
+      ...scores.flatMap(({ key }) => [`${key} mean`, `${key} min`, `${key} max`, `${key} n`]),
+    ],
     rows: sortedGroups().map((group) => [
       group.runs.length,
       ...settings.map((column) => settingText(group.runs[0]!.settings[column.key])),

@@ -30,7 +30,11 @@ const keys = new WeakMap<RunData, string>();
 function settingsKey(run: RunData): string {
   let key = keys.get(run);
   if (key === undefined) {
-    key = JSON.stringify(Object.entries(run.settings).filter(([name]) => name !== "seed").sort());
+    key = JSON.stringify(
+      Object.entries(run.settings)
+        .filter(([name]) => name !== "seed")
+        .sort(),
+    );
     keys.set(run, key);
   }
   return key;
@@ -52,7 +56,7 @@ type Settings = Readonly<Record<string, Setting>>;
 function fewest(every: readonly Settings[], keys: readonly string[]): string[] {
   const chosen: string[] = keys.filter((key) => key === "objective");
   const goal = distinct(every, keys);
-  for (let told = distinct(every, chosen); told < goal; ) {
+  for (let told = distinct(every, chosen); told < goal;) {
     const gains = keys.map((key) => distinct(every, [...chosen, key]));
     told = Math.max(...gains);
     chosen.push(keys[gains.indexOf(told)]!);

@@ -23,7 +23,10 @@ export function Matched({ model }: { model: Model }) {
             <tr>
               <th scope="col">{runName(model.id)}</th>
               {others.map((other) => (
-                <th key={other.id} scope="col">{runName(other.id)}<Note first={model} other={other} /></th>
+                <th key={other.id} scope="col">
+                  {runName(other.id)}
+                  <Note first={model} other={other} />
+                </th>
               ))}
             </tr>
           </thead>
@@ -31,12 +34,18 @@ export function Matched({ model }: { model: Model }) {
             {units(model).map((unit) => (
               <tr key={unit.name}>
                 <th scope="row">
-                  <button type="button" aria-label={`Go to the slider of ${isolated(unit.name)}`} onClick={() => focusSlider(model, unit.variable.number, unit.column)}>
+                  <button
+                    type="button"
+                    aria-label={`Go to the slider of ${isolated(unit.name)}`}
+                    onClick={() => focusSlider(model, unit.variable.number, unit.column)}
+                  >
                     {unit.name}
                   </button>
                 </th>
                 {others.map((other) => (
-                  <td key={other.id}><Cell match={matchOf(model, other, unit.column)} /></td>
+                  <td key={other.id}>
+                    <Cell match={matchOf(model, other, unit.column)} />
+                  </td>
                 ))}
               </tr>
             ))}
@@ -62,7 +71,9 @@ function Cell({ match }: { match: Match | undefined }) {
   if (!match) return <span class="muted">–</span>;
   return (
     <>
-      <bdi>{match.other.name}</bdi> <span class="bar" style={{ width: `${Math.abs(match.association) * 60}px` }} /> {associationText(match)}
+      <bdi>{match.other.name}</bdi>{" "}
+      <span class="bar" style={{ width: `${Math.abs(match.association) * 60}px` }} />{" "}
+      {associationText(match)}
     </>
   );
 }
@@ -77,7 +88,10 @@ function focusSlider(model: Model, number: number, column: number): void {
 
 function matchedCsv(first: Model, others: readonly Model[]): Csv {
   return {
-    columns: [runName(first.id), ...others.flatMap(({ id }) => [runName(id), `association with ${runName(id)}`])],
+    columns: [
+      runName(first.id),
+      ...others.flatMap(({ id }) => [runName(id), `association with ${runName(id)}`]),
+    ],
     rows: units(first).map((unit) => [
       unit.name,
       ...others.flatMap((other) => {

@@ -24,9 +24,15 @@ export function Pages<Row>({ of: rows, name, children }: Props<Row>) {
       {rows.length === 0 && <p class="help">No run passes the filter.</p>}
       {last > 0 && (
         <div class="pages" role="group" aria-label={`Pages of ${name}`}>
-          <button type="button" disabled={at === 0} onClick={() => setPage(at - 1)}>Previous</button>
-          <span role="status">{from + 1} to {to} of {rows.length}</span>
-          <button type="button" disabled={at === last} onClick={() => setPage(at + 1)}>Next</button>
+          <button type="button" disabled={at === 0} onClick={() => setPage(at - 1)}>
+            Previous
+          </button>
+          <span role="status">
+            {from + 1} to {to} of {rows.length}
+          </span>
+          <button type="button" disabled={at === last} onClick={() => setPage(at + 1)}>
+            Next
+          </button>
         </div>
       )}
     </>

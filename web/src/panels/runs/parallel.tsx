@@ -30,7 +30,12 @@ export function Parallel() {
     >
       <Lines columns={columns} />
       <div class="choices">
-        <ColumnToggles title="Axes" columns={measured.value} chosen={columns} onToggle={(axes) => change({ axes })} />
+        <ColumnToggles
+          title="Axes"
+          columns={measured.value}
+          chosen={columns}
+          onToggle={(axes) => change({ axes })}
+        />
         <Ranges columns={columns} />
       </div>
     </Panel>
@@ -42,7 +47,10 @@ function chosenColumns(): Column[] {
   const chosen = shown.axes.value.map(columnOf).filter((column) => column !== undefined);
   if (chosen.length > 0) return chosen;
   const usual = usualColumns(measured.value, runs.value).filter(({ key }) => key !== "seed");
-  const [settings, scores] = [usual.filter(({ kind }) => kind === "setting"), usual.filter(({ kind }) => kind !== "setting")];
+  const [settings, scores] = [
+    usual.filter(({ kind }) => kind === "setting"),
+    usual.filter(({ kind }) => kind !== "setting"),
+  ];
   const found = [...settings, ...mostTelling(scores, runs.value, MOST_SCORES)];
   return found.length > 1 ? found : measured.value.slice(0, 2);
 }
@@ -57,11 +65,27 @@ function Lines({ columns }: { columns: readonly Column[] }) {
   const [box, room] = useWidth();
   const width = Math.max(room, columns.length * LEAST_ROOM);
   const each = width / columns.length;
-  const placed = columns.map((column, n) => ({ column, axis: axisFor(column), left: (n + 0.5) * each }));
+  const placed = columns.map((column, n) => ({
+    column,
+    axis: axisFor(column),
+    left: (n + 0.5) * each,
+  }));
   return (
-    <div ref={box} class="table" role="region" aria-label="Chart of parallel coordinates" tabIndex={0}>
+    <div
+      ref={box}
+      class="table"
+      role="region"
+      aria-label="Chart of parallel coordinates"
+      tabIndex={0}
+    >
       <svg width={width} height={HEIGHT} role="group" aria-label="Parallel coordinates">
-        <path class="faint" d={runs.value.slice(0, MOST_LINES).map((run) => pathOf(run, placed)).join("")} />
+        <path
+          class="faint"
+          d={runs.value
+            .slice(0, MOST_LINES)
+            .map((run) => pathOf(run, placed))
+            .join("")}
+        />
         <Passing placed={placed} />
         {placed.map((one) => (
           <AxisBrush key={one.column.key} placed={one} top={TOP} bottom={BOTTOM} room={each} />
@@ -80,7 +104,8 @@ function axisFor(column: Column): Axis {
 function Passing({ placed }: { placed: readonly Placed[] }) {
   const found = filtered.value.runs;
   const open = shown.open.value;
-  if (found.length > MOST_LINES) return <path class="run" d={found.map((run) => pathOf(run, placed)).join("")} />;
+  if (found.length > MOST_LINES)
+    return <path class="run" d={found.map((run) => pathOf(run, placed)).join("")} />;
   return (
     <>
       {found.map((run) => (
@@ -99,7 +124,13 @@ function Passing({ placed }: { placed: readonly Placed[] }) {
 
 /** The line of a run, interrupted where it has no value. */
 function pathOf(run: RunData, placed: readonly Placed[]): string {
-  const points = placed.map(({ column, axis, left }) => ({ left, top: axis.position(column.value(run)) }));
-  const path = line<(typeof points)[number]>((point) => point.left, (point) => point.top!).defined((point) => point.top !== null);
+  const points = placed.map(({ column, axis, left }) => ({
+    left,
+    top: axis.position(column.value(run)),
+  }));
+  const path = line<(typeof points)[number]>(
+    (point) => point.left,
+    (point) => point.top!,
+  ).defined((point) => point.top !== null);
   return path(points) ?? "";
 }

@@ -12,7 +12,9 @@ export function Ranges({ columns }: { columns: readonly Column[] }) {
       <summary>Ranges</summary>
       {numeric.map(({ key, name }) => (
         <fieldset key={key} class="range">
-          <legend title={key}><bdi>{name}</bdi></legend>
+          <legend title={key}>
+            <bdi>{name}</bdi>
+          </legend>
           <Bound name={key} end="low" />
           <Bound name={key} end="high" />
         </fieldset>
@@ -30,7 +32,12 @@ function Bound({ name, end }: { name: string; end: "low" | "high" }) {
   return (
     <label>
       {end === "low" ? "from" : "to"}{" "}
-      <input type="number" step="any" value={range[end] ?? ""} onChange={(event) => set(event.currentTarget.value)} />
+      <input
+        type="number"
+        step="any"
+        value={range[end] ?? ""}
+        onChange={(event) => set(event.currentTarget.value)}
+      />
     </label>
   );
 }

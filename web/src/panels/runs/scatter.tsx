@@ -17,7 +17,10 @@ import { runsCsv } from "./table";
 const HEIGHT = 340;
 
 export function RunScatter() {
-  const [x, y] = [columnOf(shown.setting.value) ?? defaultX(), columnOf(shown.score.value) ?? defaultY()];
+  const [x, y] = [
+    columnOf(shown.setting.value) ?? defaultX(),
+    columnOf(shown.score.value) ?? defaultY(),
+  ];
   if (!x || !y) return null;
   const colour = columnOf(shown.shade.value);
   const listed = [x, y, ...(colour ? [colour] : [])];
@@ -36,12 +39,15 @@ export function RunScatter() {
 /** A number that tells most about the runs if there is one: the setting of an experiment. */
 function defaultX(): Column | undefined {
   const settings = measured.value.filter(({ kind, key }) => kind === "setting" && key !== "seed");
-  const numbers = settings.filter((column) => runs.value.some((run) => typeof column.value(run) === "number"));
+  const numbers = settings.filter((column) =>
+    runs.value.some((run) => typeof column.value(run) === "number"),
+  );
   return telling(numbers) ?? telling(settings) ?? measured.value[0];
 }
 
 function defaultY(): Column | undefined {
-  const known = (kind: Column["kind"]) => measured.value.filter((column) => column.kind === kind && severalHave(column));
+  const known = (kind: Column["kind"]) =>
+    measured.value.filter((column) => column.kind === kind && severalHave(column));
   return telling(known("score")) ?? telling(known("final")) ?? measured.value.at(-1);
 }
 
@@ -70,9 +76,24 @@ function Choices({ x, y, colour }: Shown) {
   const values = (column: Column) => filtered.value.runs.map(column.value);
   return (
     <div class="choices">
-      <Choice label="Horizontal" value={x.key} options={options} onChange={(setting) => change({ setting })} />
-      <Choice label="Vertical" value={y.key} options={options} onChange={(score) => change({ score })} />
-      <Choice label="Colour" value={colour?.key ?? ""} options={[{ key: "", name: "none" }, ...options]} onChange={(shade) => change({ shade })} />
+      <Choice
+        label="Horizontal"
+        value={x.key}
+        options={options}
+        onChange={(setting) => change({ setting })}
+      />
+      <Choice
+        label="Vertical"
+        value={y.key}
+        options={options}
+        onChange={(score) => change({ score })}
+      />
+      <Choice
+        label="Colour"
+        value={colour?.key ?? ""}
+        options={[{ key: "", name: "none" }, ...options]}
+        onChange={(shade) => change({ shade })}
+      />
       {spansDecades(values(x)) && <LogToggle axis="x" label="horizontal log scale" />}
       {spansDecades(values(y)) && <LogToggle axis="y" label="vertical log scale" />}
     </div>
@@ -91,20 +112,35 @@ function Plot({ x, y, colour }: Shown) {
   const placed = place(passing, across, up, x, y);
   return (
     <div ref={box}>
-      <svg width={width} height={HEIGHT} role="group" aria-label={`${isolated(y.name)} against ${isolated(x.name)}`}>
+      <svg
+        width={width}
+        height={HEIGHT}
+        role="group"
+        aria-label={`${isolated(y.name)} against ${isolated(x.name)}`}
+      >
         <Axes x={across} y={up} frame={frame} xTitle={axisTitle(x)} yTitle={axisTitle(y)} />
         <Points placed={placed} shades={shades} label={label} onLook={setLooked} />
       </svg>
-      <p class="help no-export" aria-hidden="true">{looked ? <bdi>{label(looked)}</bdi> : "Point at a run to read its values."}</p>
+      <p class="help no-export" aria-hidden="true">
+        {looked ? <bdi>{label(looked)}</bdi> : "Point at a run to read its values."}
+      </p>
       <Legend items={shades.legend} />
       {placed.length < passing.length && (
-        <p class="help">{passing.length - placed.length} of {passing.length} runs lack one of the two values and are not drawn.</p>
+        <p class="help">
+          {passing.length - placed.length} of {passing.length} runs lack one of the two values and
+          are not drawn.
+        </p>
       )}
     </div>
   );
 }
 
-function axisFor(runs: readonly RunData[], column: Column, name: string, range: [number, number]): Axis {
+function axisFor(
+  runs: readonly RunData[],
+  column: Column,
+  name: string,
+  range: [number, number],
+): Axis {
   const values = runs.map(column.value);
   return axisOf(values, range, shown.logs.value.includes(name) && spansDecades(values));
 }
@@ -144,7 +180,8 @@ function Points({ placed, shades, label, onLook }: PointsProps) {
   };
   const focused = Math.min(current, placed.length - 1);
   // One listener for all points: there may be thousands.
-  const chosen = (event: Event) => placed[Array.prototype.indexOf.call(group.current!.children, event.target)];
+  const chosen = (event: Event) =>
+    placed[Array.prototype.indexOf.call(group.current!.children, event.target)];
   const look = (event: Event) => chosen(event) && onLook(chosen(event)!.run);
   return (
     <g
@@ -179,13 +216,29 @@ function choose(run: RunData | undefined): void {
 }
 
 function describe(run: RunData, columns: readonly Column[]): string {
-  const values = columns.map((column) => `${isolated(column.name)} ${isolated(plainValue(column.value(run)))}`);
-  return [isolated(run.name), ...values, run.explorable ? "" : "cannot be opened"].filter(Boolean).join(", ");
+  const values = columns.map(
+    (column) => `${isolated(column.name)} ${isolated(plainValue(column.value(run)))}`,
+  );
+  return [isolated(run.name), ...values, run.explorable ? "" : "cannot be opened"]
+    .filter(Boolean)
+    .join(", ");
 }
 
-const STEPS: Record<string, number> = { ArrowRight: 1, ArrowUp: 1, ArrowLeft: -1, ArrowDown: -1, Home: -Infinity, End: Infinity };
+const STEPS: Record<string, number> = {
+  ArrowRight: 1,
+  ArrowUp: 1,
+  ArrowLeft: -1,
+  ArrowDown: -1,
+  Home: -Infinity,
+  End: Infinity,
+};
 
-function pressed(event: KeyboardEvent, n: number, go: (to: number) => void, run: RunData | undefined): void {
+function pressed(
+  event: KeyboardEvent,
+  n: number,
+  go: (to: number) => void,
+  run: RunData | undefined,
+): void {
   const step = STEPS[event.key];
   if (step !== undefined) go(n + step);
   else if (event.key !== "Enter" && event.key !== " ") return;

@@ -44,8 +44,14 @@ export function isNumeric(column: Column): boolean {
 
 /** How the numbers of a column of the table are written. */
 export const texts = computed(() => {
-  const numbers = (column: Column) => runs.value.map(column.value).filter((value) => typeof value === "number");
-  return new Map(listed.value.map((column) => [column.key, column.kind === "setting" ? numberText : columnText(numbers(column))]));
+  const numbers = (column: Column) =>
+    runs.value.map(column.value).filter((value) => typeof value === "number");
+  return new Map(
+    listed.value.map((column) => [
+      column.key,
+      column.kind === "setting" ? numberText : columnText(numbers(column)),
+    ]),
+  );
 });
 const filterable = computed(() => allColumns(runs.value, manifest.value.terms));
 
@@ -57,7 +63,10 @@ interface Filtered {
 
 export const filtered = computed<Filtered>(() => {
   try {
-    return { runs: runs.value.filter(parseFilter(shown.filter.value, filterable.value)), error: "" };
+    return {
+      runs: runs.value.filter(parseFilter(shown.filter.value, filterable.value)),
+      error: "",
+    };
   } catch (error) {
     return { runs: runs.value, error: (error as Error).message };
   }
@@ -67,7 +76,9 @@ export const sorted = computed<readonly RunData[]>(() => {
   const column = columns.value.find(({ key }) => key === shown.sort.value);
   if (!column) return filtered.value.runs;
   const descending = shown.descending.value;
-  return [...filtered.value.runs].sort((a, b) => compareValues(column.value(a), column.value(b), descending));
+  return [...filtered.value.runs].sort((a, b) =>
+    compareValues(column.value(a), column.value(b), descending),
+  );
 });
 
 export const groups = computed(() => groupSeeds(filtered.value.runs));

@@ -36,10 +36,13 @@ export function Filter() {
   const type = (filter: string) => {
     setTyped(filter);
     window.clearTimeout(timer.current);
-    timer.current = window.setTimeout(() => {
-      change({ filter }, "filter");
-      setTyped(null);
-    }, runs.value.length > MANY ? TYPING : 0);
+    timer.current = window.setTimeout(
+      () => {
+        change({ filter }, "filter");
+        setTyped(null);
+      },
+      runs.value.length > MANY ? TYPING : 0,
+    );
   };
   return (
     <div class="filter" role="search" aria-label="Runs">

@@ -22,8 +22,15 @@ export function RunTable() {
       csv={() => (seeds ? groupsCsv() : runsCsv(sorted.value, columns.value))}
     >
       <div class="choices">
-        {sorted.value.length > 1 && <Toggle label="group seeds" on={seeds} onToggle={() => change({ seeds: !seeds })} />}
-        <ColumnToggles title="Columns" columns={columns.value} chosen={listed.value} onToggle={(keys) => change({ columns: keys })} />
+        {sorted.value.length > 1 && (
+          <Toggle label="group seeds" on={seeds} onToggle={() => change({ seeds: !seeds })} />
+        )}
+        <ColumnToggles
+          title="Columns"
+          columns={columns.value}
+          chosen={listed.value}
+          onToggle={(keys) => change({ columns: keys })}
+        />
       </div>
       {seeds ? <GroupTable /> : <Rows runs={sorted.value} />}
     </Panel>
@@ -71,7 +78,11 @@ export function Head({ columns, lead }: HeadProps) {
       <tr>
         <th scope="col">{lead}</th>
         {columns.map((column) => (
-          <Heading key={column.key} column={column} sorted={column.key !== sort ? "none" : descending ? "descending" : "ascending"} />
+          <Heading
+            key={column.key}
+            column={column}
+            sorted={column.key !== sort ? "none" : descending ? "descending" : "ascending"}
+          />
         ))}
       </tr>
     </thead>
