@@ -6,9 +6,9 @@ import pytest
 import torch
 
 import unweave as uw
-from datasets import ADVERSARIAL, CPU, DATASET, LATENTS, OBJECTIVES, small_run
+from datasets import ADVERSARIAL, CPU, DATASET, LATENTS, OBJECTIVES, SMALL, small_run
 from unweave.core import files
-from unweave.training import Lanes, Silent, lane_group, loop, train
+from unweave.training import Lanes, Silent, lane_group, loop, resumption, train
 from unweave.training import workers as pool
 from unweave.training.engine import Engine
 from unweave.training.store import Store
@@ -65,6 +65,16 @@ def poison(lanes):
             lanes.state.parameters["model.decoder.0.weight"][lane, 0, 0] = torch.nan
 
 
+def killer(step):
+    """Return a function that stops training at a step, for `hook`."""
+
+    def kill(lanes):
+        if lanes.step == step:
+            raise Killed
+
+    return kill
+
+
 class Clock(Silent):
     """A clock on which checkpoints are due after some steps and no others."""
 
@@ -109,13 +119,9 @@ def test_killed_and_resumed_all_files_end_the_same(whole, saved, killed, monkeyp
     monkeypatch.setattr(pool, "plan_for", lambda lanes: plan)
     hook(monkeypatch, poison)
 
-    def kill(lanes):
-        if lanes.step == killed:
-            raise Killed
-
     runs, store = runs_of(), Store(tmp_path)
     with monkeypatch.context() as patch:
-        hook(patch, kill)
+        hook(patch, killer(killed))
         with pytest.raises(Killed):
             train(runs, DATASET, store, Clock(patch, *saved))
     for lane, run in enumerate(runs):
@@ -136,10 +142,10 @@ def test_healthy_lanes_end_as_if_no_lane_had_failed(whole, monkeypatch, tmp_path
             assert found[lane][name] == expected[lane][name]
 
 
-@pytest.mark.parametrize("every", [5, pytest.param(1, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("every", [6, pytest.param(1, marks=pytest.mark.slow)])
 def test_killed_between_two_writes_all_files_end_the_same(monkeypatch, tmp_path, every):
-    """Two lanes of which one fails, killed before each of their files, or before some."""
-    runs = runs_of((1e24, 1.0), steps=8)
+    """Three lanes of which one fails, killed before each of their files, or before some."""
+    runs = runs_of((1e24, 1.0, 2.0), steps=8)
     store, replace, count = Store(tmp_path / "whole"), files.os.replace, 0
 
     def kill(*paths):
@@ -152,8 +158,8 @@ def test_killed_between_two_writes_all_files_end_the_same(monkeypatch, tmp_path,
     monkeypatch.setattr(files.os, "replace", kill)
     train(runs, DATASET, store, checkpoint_seconds=0)
     expected, writes = results(store, runs), -count
-    assert ["failed.json" in each for each in expected] == [True, False]
-    for write in range(1, writes + 1, every):
+    assert ["failed.json" in each for each in expected] == [True, False, False]
+    for write in range(writes, 0, -every):  # the last file is that of the last lane's weights
         store, count = Store(tmp_path / f"{write}"), write
         with pytest.raises(Killed):
             train(runs, DATASET, store, checkpoint_seconds=0)
@@ -189,6 +195,38 @@ def test_the_numbers_of_a_lane_do_not_matter_to_the_others(parts):
         assert rows[0][lane] == rows[1][lane]
         one, two = (each.lanes.state.lane(lane) for each in pools)
         assert all(torch.equal(tensor, two[name]) for name, tensor in one.items())
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("compiled", [False, True])
+@pytest.mark.parametrize("precision", ["fp32", "tf32", "bf16"])
+@pytest.mark.parametrize("network", [uw.MLP((32,)), uw.Conv(base=8, hidden=16), uw.DCGAN(base=4)])
+def test_on_cuda_all_files_end_the_same(network, precision, compiled, monkeypatch, tmp_path):
+    """Killed and resumed or not, and of healthy lanes as if no lane had failed; recorded once."""
+    monkeypatch.setattr(resumption, "_WORTH_COMPILING", 1 if compiled else 10_000)
+    hook(monkeypatch, poison)
+    recorded, graph = [], torch.cuda.graph
+    monkeypatch.setattr(torch.cuda, "graph", lambda each: recorded.append(each) or graph(each))
+    data, runs = SMALL.load(torch.device("cuda")), runs_of(network=network)
+    whole, store = Store(tmp_path / "whole"), Store(tmp_path / "fine")
+    train(runs, data, whole, precision=precision)
+    assert len(recorded) == 1
+    expected = results(whole, runs)
+    assert {lane for lane, each in enumerate(expected) if "failed.json" in each} == set(FAILURES)
+    fine = runs_of((1.0, 5.0, 2.0, 6.0, 3.0), network=network)
+    train(fine, data, store, precision=precision)
+    for lane in HEALTHY:
+        assert (
+            store.folder(fine[lane]).weights.read_bytes() == expected[lane]["weights.safetensors"]
+        )
+    for killed in (2, 6, 10, 15):
+        store = Store(tmp_path / f"{killed}")
+        with monkeypatch.context() as patch:
+            hook(patch, killer(killed))
+            with pytest.raises(Killed):
+                train(runs, data, store, precision=precision, checkpoint_seconds=0)
+        train(runs, data, store, precision=precision)
+        assert results(store, runs) == expected, killed
 
 
 def test_a_group_ends_with_its_last_healthy_lane(monkeypatch):
@@ -234,13 +272,8 @@ def test_more_steps_continue_a_group_in_which_a_lane_failed(tmp_path, monkeypatc
         for lane, name in enumerate(names)
     ]  # fmt: skip
     if interrupted:
-
-        def kill(lanes):
-            if lanes.step == 22:
-                raise Killed
-
         with monkeypatch.context() as patch:
-            hook(patch, kill)
+            hook(patch, killer(22))
             with pytest.raises(Killed):
                 train(longer, DATASET, store, checkpoint_seconds=0)
         (store.folder(longer[1]).path / "failed.json").unlink()  # killed before it was written

@@ -107,6 +107,15 @@ def test_fit_returns_the_model_so_far(tmp_path, monkeypatch, seed):
         assert np.array_equal(end.encode(x), expected.encode(x))
 
 
+def test_fit_does_not_go_on_after_sigterm(tmp_path, monkeypatch):
+    """The program is to end; what was trained is in the store."""
+    monkeypatch.setattr("unweave.evaluation.fit.Silent", lambda: Presses(20, number=signal.SIGTERM))
+    with pytest.raises(TrainingInterrupted, match="at step 20"):
+        uw.fit(SMALL, steps=50, store=tmp_path, **FIELDS)
+    (folder,) = Store(tmp_path).folders()
+    assert list(folder.states) == [20]
+
+
 def test_fit_raises_if_nothing_was_trained(monkeypatch):
     class Early(Silent):
         def begin(self, runs, step):
@@ -177,7 +186,7 @@ def test_a_signal_at_any_moment_ends_the_command_without_a_traceback(tmp_path, n
                "data.positions=4", "data.orientations=1", "network=mlp", "batch_size=8",
                "steps=100000", "seed=0..7", "--device", "cpu", "--threads", "2",
                "--measure-every", "50", "--measure", "mig"]  # fmt: skip
-    for delay in np.linspace(0.1, 12.0, 40):
+    for delay in np.linspace(0.5, 12.0, 40):
         process = subprocess.Popen(
             [*command, "--store", str(tmp_path / f"{delay}")], stderr=subprocess.PIPE, text=True,
             start_new_session=True, stdout=subprocess.DEVNULL,

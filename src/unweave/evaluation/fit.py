@@ -116,7 +116,8 @@ def fit(
     are chosen to suit it.
 
     After Ctrl-C the models are as they were at the last step, with a warning; with a store, the
-    same call resumes there. A second Ctrl-C raises KeyboardInterrupt.
+    same call resumes there. A second Ctrl-C raises KeyboardInterrupt, and so does SIGTERM when the
+    runs are saved.
 
     Args:
         data: observations as an array or tensor, the path of a file or folder, or a data spec.
@@ -163,7 +164,7 @@ def fit(
         )
     except TrainingInterrupted as interruption:
         outcomes = [each for each in interruption.outcomes if each.weights or each.failure]
-        if not any(each.weights for each in outcomes):
+        if interruption.terminated or not any(each.weights for each in outcomes):
             raise
         resume = "" if store is None else "; the same call resumes there"
         warnings.warn(f"{interruption}; the result is the model so far{resume}", stacklevel=2)

@@ -24,10 +24,14 @@ class Interrupt:
 
     The second has its usual effect: Ctrl-C raises KeyboardInterrupt, SIGTERM ends the process. Only
     the main thread can handle signals.
+
+    Attributes:
+        requested: whether there was one.
+        terminated: whether it was SIGTERM, after which the program should end.
     """
 
     def __init__(self) -> None:
-        self.requested = False
+        self.requested = self.terminated = False
 
     def __enter__(self) -> Self:
         main = threading.current_thread() is threading.main_thread()
@@ -42,9 +46,9 @@ class Interrupt:
             signal.signal(number, handler)
 
     def _request(self, number: int, _frame: FrameType | None) -> None:
-        self.requested = True
+        self.requested, self.terminated = True, number == signal.SIGTERM
         self.__exit__()
-        again = "; press Ctrl-C again to stop at once" if number == signal.SIGINT else ""
+        again = "" if self.terminated else "; press Ctrl-C again to stop at once"
         with contextlib.suppress(RuntimeError, OSError):  # it was writing, or nobody reads
             print(f"\nstopping soon{again}", file=sys.stderr)
 

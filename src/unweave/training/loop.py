@@ -78,10 +78,13 @@ def notes(
 
 
 class TrainingInterrupted(KeyboardInterrupt):
-    """Ctrl-C during training: what was trained is saved, and the outcomes so far are here."""
+    """Ctrl-C or SIGTERM during training: what was trained is saved, and the outcomes are here.
 
-    def __init__(self, outcomes: list[Outcome]) -> None:
-        self.outcomes = outcomes
+    `terminated` says that it was SIGTERM.
+    """
+
+    def __init__(self, outcomes: list[Outcome], terminated: bool = False) -> None:
+        self.outcomes, self.terminated = outcomes, terminated
         last = max((o.log[-1]["step"] for o in outcomes if o.log and not o.failure), default=0)
         super().__init__(f"training was interrupted at step {last:,} of {outcomes[0].run.steps:,}")
 
@@ -102,7 +105,7 @@ def train(
     one that differs only in having fewer steps, if that gives the same bits. If the GPU's memory
     does not hold the lanes of a group, its halves are trained one after the other. At the deadline
     (on the clock of `time.monotonic`) runs are saved and stop; call again to continue. So they do
-    after Ctrl-C, which then raises `TrainingInterrupted` with the outcomes so far.
+    after Ctrl-C or SIGTERM, which then raises `TrainingInterrupted` with the outcomes so far.
     """
     check_precision(precision)
     outcomes: dict[str, Outcome] = {}
@@ -134,7 +137,7 @@ def train(
                 outcomes = trained | outcomes
     found = [outcomes[run.digest] for run in runs]
     if interrupt.requested:
-        raise TrainingInterrupted(found)
+        raise TrainingInterrupted(found, interrupt.terminated)
     return found
 
 
