@@ -9,6 +9,7 @@ import torch.nn.functional as F
 import unweave as uw
 from datasets import SMALL, small_run
 from unweave import kernels
+from unweave.aggregate import mmd
 from unweave.core import noise
 from unweave.data.synthetic import shapes2d
 from unweave.kernels.adam import adam
@@ -227,6 +228,23 @@ def test_bernoulli_log_prob_and_its_gradients_equal_torchs():
     (second,) = torch.autograd.grad(slope.square().sum(), logits)
     p = logits[0].sigmoid()
     torch.testing.assert_close(second[0], -2 * (x[0] - p) * p * (1 - p), rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize("unbiased", [False, True])
+@pytest.mark.parametrize("sizes", [(5, 4, 3), (2, 70, 1), (50, 33, 2)])
+def test_mmd_and_its_gradients_equal_torchs(sizes, unbiased, monkeypatch):
+    """Of lanes, in the kernel and in torch's float64."""
+    b, m, columns = sizes
+    x, y = torch.randn(2, b, columns, device=DEVICE), torch.randn(m, columns, device=DEVICE)
+
+    def discrepancy(x, y):
+        return mmd(x, y + 0.5, "imq-dimensionwise", unbiased=unbiased)
+
+    lanes = torch.func.vmap(torch.func.grad_and_value(discrepancy, (0, 1)), (0, None))
+    (by_x, by_y), expected = lanes(x.double(), y.double())
+    monkeypatch.setattr(kernels, "supports", lambda x: True)
+    found = lanes(x, y)
+    torch.testing.assert_close(found, ((by_x.float(), by_y.float()), expected.float()))
 
 
 @pytest.mark.parametrize("amsgrad", [False, True])

@@ -133,6 +133,7 @@ def check(store, kind, count, readers=READERS, seed=0):
                 else:
                     assert found == expected[reader], where
                 counts[path.name, "error" if error else "same"] += 1
+            counts[path.name, "mutants"] += 1
         path.write_bytes(intact)
         named = path.name, folder.name, RunFolder(folder).digest
         for name, content in list(sealed_mutants(path, rng, count)):
@@ -140,15 +141,14 @@ def check(store, kind, count, readers=READERS, seed=0):
             for reader in own:
                 _, error = answer(reader, folder)  # which raises no other error
                 assert not error or any(each in error for each in named), (name, error)
-                counts[path.name, "sealed"] += 1
+            counts[path.name, "mutants of a wrong form with a right checksum"] += 1
         path.write_bytes(intact)
     return counts
 
 
 @pytest.mark.parametrize("kind", ["finished", "stopped", "failed"])
 def test_a_damaged_file_changes_no_answer_or_is_named(store, kind):
-    readers = READERS if kind == "stopped" else [listed, loaded, compared, run_data]
-    counts = check(store, kind, 2, readers)
+    counts = check(store, kind, 1, READERS if kind == "stopped" else READERS[:-1])
     assert {name for name, _ in counts} == {path.name for path in files_of(store / f"{kind}0")}
 
 
@@ -158,4 +158,3 @@ def test_thousands_of_damaged_files(store, kind):
     counts = check(store, kind, int(os.environ.get("UNWEAVE_MUTANTS", 200)), seed=1)
     for (name, what), number in sorted(counts.items()):
         print(f"{kind} {name}: {number} {what}")
-    print(f"{sum(counts.values())} answers, none of them wrong")

@@ -138,10 +138,11 @@ def test_scores_of_other_metrics_stay_if_they_are_of_the_same_facts(tmp_path, ot
     assert list(folder.scores[other.get("split", "all")]["scores"]) == ["sap/kumar2018"]
 
 
-def test_scores_of_an_earlier_version_are_replaced(tmp_path):
+def test_damaged_scores_are_replaced(tmp_path):
     folder = RunFolder(add_run(tmp_path, 1.0, 0, 9.0))
     (folder.path / "scores.json").write_text('{"mig/chen2018": {"value": 0.5}}')
-    folder.write_scores(ScoreFacts("all", 100, "mean"), stored_scores({"sap/kumar2018": 0.5}))
+    with pytest.warns(UserWarning, match="scores.json was damaged, and is replaced"):
+        folder.write_scores(ScoreFacts("all", 100, "mean"), stored_scores({"sap/kumar2018": 0.5}))
     assert folder.metrics == ("sap/kumar2018",)
 
 

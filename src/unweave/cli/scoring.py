@@ -104,14 +104,14 @@ def _store(model: FittedModel, table: Table, facts: ScoreFacts, scores: Scores) 
     try:
         with folder.lock():
             table.save(folder.table_path(model.split))
-            folder.write_scores(facts, scores.to_json())
+            _, warned = capture_warnings(folder.write_scores, facts, scores.to_json())
     except FolderInUse as error:
         return [f"scores of run {model.run.digest} are not stored: {error}"]
     except OSError as error:
         if error.errno not in _NOT_WRITABLE:
             raise
         return [f"scores are not stored: {folder.path.parent} is not writable ({error.strerror})"]
-    return []
+    return [str(warning) for warning in warned]
 
 
 class _TableScores(NamedTuple):

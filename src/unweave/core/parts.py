@@ -73,6 +73,11 @@ def part_name(part: type | Callable[..., Any]) -> str:
     return f"{module}:{part.__qualname__}"
 
 
+def is_part_name(name: object) -> bool:
+    """Whether a kind is the name of an own part."""
+    return isinstance(name, str) and ":" in name
+
+
 def register(cls: type) -> str:
     """Remember a part that is used in this process, so that it can be found by its name."""
     name = part_name(cls)
@@ -263,7 +268,7 @@ class Open:
         closed = handler.generate_schema(Annotated[shipped, self.discriminator])
 
         def validate(value: Any, inner: core_schema.ValidatorFunctionWrapHandler) -> Any:
-            if isinstance(value, dict) and ":" in str(value.get("kind")):
+            if isinstance(value, dict) and is_part_name(value.get("kind")):
                 value = from_content(find_part(value["kind"]), value)
             if is_own(type(value)) or (isinstance(value, bases) and is_outside(type(value))):
                 return _accepted(value, bases)

@@ -43,6 +43,7 @@ from unweave.core.parts import (
     from_content,
     import_part,
     is_own,
+    is_part_name,
     part_name,
     register,
     source_hash,
@@ -275,9 +276,9 @@ def _child(cls: type, name: str) -> Any:
 def _owner(annotation: Any, content: Any) -> type | None:
     """The spec class that a piece of content at an annotation belongs to."""
     union = members(annotation)
-    if isinstance(content, dict) and content.get("kind") in union:
+    if isinstance(content, dict) and str(content.get("kind")) in union:
         return union[content["kind"]]
-    if isinstance(content, dict) and ":" in str(content.get("kind")):
+    if isinstance(content, dict) and is_part_name(content.get("kind")):
         return find_part(content["kind"])
     classes: list[type] = [
         c for c in _flatten(annotation) if isinstance(c, type) and dataclasses.is_dataclass(c)

@@ -6,6 +6,7 @@ Every dataset has a `Schema`, which describes it, and returns observations and f
 from __future__ import annotations
 
 import dataclasses
+import math
 import zlib
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
@@ -25,6 +26,7 @@ from unweave.data.lattice import Factor, Labels, Lattice, Periods, check_indices
 from unweave.data.scaling import UNSCALED, Scaling
 
 CPU = torch.device("cpu")
+_MOST = 2**40  # observations, and values of one: more than any memory holds
 MISSING = -1  # the class of a label that is not known
 
 # Paths in specs are text, so that a spec read back from JSON equals the one written, and absolute,
@@ -88,6 +90,8 @@ class Schema:
                 "expected at least one observation of at least one value, got size "
                 f"{self.size} and shape {self.shape}"
             )
+        if max(self.size, math.prod(self.shape)) > _MOST:
+            raise ValueError(f"expected at most {_MOST:,} observations, of as many values each")
         if len(self.factor_sizes) != count or len(self.factor_labels) != count:
             raise ValueError(
                 f"expected a size and labels for each of the {count} factors, got "

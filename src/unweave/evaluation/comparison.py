@@ -26,8 +26,9 @@ _FINAL = ("distortion", "rate")  # terms at the end of a log
 class ComparedRun:
     """What a comparison reads of a run: its settings, its log, its scores and its codes.
 
-    `data` identifies the data. `facts` say what the scores are of; None if there are none.
-    `unused` says why stored scores are not used. `table` is None if the run could not be encoded.
+    `data` identifies the data. `facts` describe what the scores were computed on; None without
+    scores. `unused` says why stored scores are not used. `table` is None if the run could not be
+    encoded.
     """
 
     name: str

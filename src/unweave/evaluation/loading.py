@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any, overload
 
 import torch
+from torch import Tensor
 
 from unweave.core.hints import nearest_path
 from unweave.data.splits import AnySplit, takes_all
@@ -17,6 +18,7 @@ from unweave.networks import Network
 from unweave.training import Outcome, pick_device, recall
 from unweave.training.model_file import read_model
 from unweave.training.progress import failure_text
+from unweave.training.run import Run
 from unweave.training.state import check_tensors
 from unweave.training.store import DataRecord, RunFolder, Store
 
@@ -114,13 +116,21 @@ def _load(path: str | Path, finder: SourceFinder, network: Network | None) -> Fi
             stacklevel=3,
         )
     try:
-        with torch.device("meta"):  # shapes alone
-            expected = run.build(record.schema.shape).state_dict()
-        check_tensors("its weights", outcome.weights, expected)
+        check_tensors("its weights", outcome.weights, _expected_weights(run, record.schema.shape))
         source = finder.find(run.data, record)
     except ValueError as error:
         raise ValueError(f"{path}: {error}") from None
     return FittedModel(outcome, source, folder)
+
+
+def _expected_weights(run: Run, shape: tuple[int, ...]) -> dict[str, Tensor]:
+    """Return the weights of the networks of a run, shapes alone."""
+    try:
+        with torch.device("meta"):
+            return run.build(shape).state_dict()
+    except (RuntimeError, TypeError, LookupError) as error:
+        reason = str(error).partition("\n")[0]
+        raise ValueError(f"its networks do not fit data of shape {shape}: {reason}") from None
 
 
 def _read(path: Path) -> tuple[Outcome, DataRecord, Path | None]:

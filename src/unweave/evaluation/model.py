@@ -62,8 +62,8 @@ class FittedModel:
     [0, 1]. `encode` and the like also take a path. z has D dimensions, which form V latent
     variables: the K dimensions of a categorical variable are one.
 
-    Everything but what is measured on the data works without them, and they are loaded at first
-    use, as `dataset`. `split` names the split of the data that the model is on, as `load` takes it.
+    Only methods that measure something on the data need them; the data are loaded when `dataset`
+    is first used. `split` names the split of the data, as `load` takes it.
     A model can be saved to one file, copied and pickled, always without the data.
     """
 

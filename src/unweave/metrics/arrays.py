@@ -157,7 +157,7 @@ def as_names(names: Sequence[str] | None, count: int) -> tuple[str, ...]:
 
 
 def subset(rows: int, size: int, rng: np.random.Generator) -> Ints:
-    """Choose `size` different rows at random, or all rows in order if there are no more."""
+    """Choose `size` different rows at random; return all rows in order if `rows <= size`."""
     if size < 2:
         raise ValueError(f"expected at least 2 rows to estimate from, got {size}")
     return np.arange(rows) if rows <= size else rng.choice(rows, size, replace=False)

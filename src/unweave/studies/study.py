@@ -34,12 +34,14 @@ from unweave.studies.intervals import bootstrap_difference, bootstrap_interval
 from unweave.studies.workspace import Measured, Numbers, Workspace, today
 from unweave.training import Outcome, Precision, Row, train
 from unweave.training.progress import failure_text
+from unweave.training.records import StoredNetwork, check_form, seal, unseal
 from unweave.training.run import Run
 from unweave.training.workers import torch_threads
 
 _LANES = 64  # networks that train at once on a GPU
 _FEW = 100  # networks whose checkpoint is quickly written
 PICTURES = "pictures"
+_KIND = "network"  # what a line of results is sealed as
 _CURVE_DIGITS, _FACT_DIGITS = 6, 7  # figures take small differences of facts
 
 Setting = TypeVar("Setting", bound=Hashable)
@@ -414,9 +416,10 @@ def read_networks(path: Path) -> dict[str, Network]:
     found = {}
     for number, line in enumerate(path.read_text(encoding="utf-8").splitlines(), 1):
         try:
-            content = json.loads(line)
+            stored = unseal(_KIND, json.loads(line)).content
+            content: dict[str, Any] = {**check_form(StoredNetwork, stored)}
             network = Network(spec.from_json(Run, content.pop("run")), **content)
-        except (ValueError, TypeError, AttributeError, LookupError) as error:
+        except (ValueError, RecursionError) as error:
             raise ValueError(
                 f"{path}, line {number}, is not a network's result ({error}): bring back the file "
                 "from version control, or delete the line to train that network again"
@@ -475,7 +478,7 @@ def _line(network: Network, pictured: bool) -> str:
         "cost": _rounded(network.cost, _CURVE_DIGITS),
         "failure": network.failure,
     }
-    return json.dumps(content, separators=(",", ":"))
+    return json.dumps(seal(_KIND, network.key, content), separators=(",", ":"))
 
 
 def _rounded(value: Any, digits: int) -> Any:

@@ -61,7 +61,7 @@ def read_model(path: Path) -> tuple[Outcome, DataRecord]:
                 raise ValueError("it is compressed")  # our own files are not
             names = archive.namelist()
             if sorted(names) != sorted(_NAMES):
-                raise ValueError(f"it has the files {', '.join(names) or 'none'}")
+                raise ValueError(f"it has no {RUN} and {WEIGHTS}, or other files too")
             parts = {name: archive.read(name) for name in _NAMES}
     except UNREADABLE as error:
         raise ValueError(

@@ -46,6 +46,13 @@ def _with_step(row: Row) -> Row:
     return row
 
 
+def _rectangular(rows: list[list[float]]) -> list[list[float]]:
+    if len({len(row) for row in rows}) > 1:
+        raise ValueError("its rows have different lengths")
+    return rows
+
+
+Matrix = Annotated[list[list[float]], AfterValidator(_rectangular)]
 Number = Annotated[int, Field(gt=-(2**63), lt=2**63)] | float
 LogRow = Annotated[dict[str, Number], AfterValidator(_with_step)]
 MeasuredRow = Annotated[
@@ -94,7 +101,7 @@ class StoredScore(TypedDict):
     protocol: str
     value: float
     parts: dict[str, float]
-    matrix: list[list[float]] | list[float] | None
+    matrix: list[float] | Matrix | None
     details: dict[str, bool | Number | str | list[Number | str]]
     interval: Annotated[list[float], Field(min_length=2, max_length=2)] | None
     null: float | None
@@ -111,6 +118,16 @@ class StoredScores(TypedDict):
     continuous: str | None
     step: NonNegativeInt
     scores: dict[str, StoredScore]
+
+
+class StoredNetwork(TypedDict):
+    """A line of the results of a study: a run, and what was measured of its network."""
+
+    run: dict[str, Any]
+    curves: dict[str, list[Number | None]]
+    facts: dict[str, Any]
+    cost: dict[str, Any]
+    failure: Failure | None
 
 
 @with_config(ConfigDict(extra="allow"))

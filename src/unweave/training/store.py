@@ -16,6 +16,7 @@ from __future__ import annotations
 
 import functools
 import json
+import warnings
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
@@ -104,13 +105,16 @@ class RunFolder(RunFiles):
         """Store the scores of a split beside those of other splits.
 
         Stored scores of other metrics stay if they are of the same rows, codes, labels and seed. A
-        file that cannot be read is replaced.
+        damaged file is replaced, with a warning.
         """
         path = self.path / f"scores{self._suffix(facts.split)}.json"
         kept: Mapping[str, Any] = {}
-        with suppress(ValueError, FileNotFoundError):
-            stored = self.read_scores(path)
-            kept = stored["scores"] if ScoreFacts.of(stored) == facts else {}
+        if path.exists():
+            try:
+                stored = self.read_scores(path)
+                kept = stored["scores"] if ScoreFacts.of(stored) == facts else {}
+            except ValueError:
+                warnings.warn(f"{path} was damaged, and is replaced", stacklevel=2)
         write_record(path, self.digest, facts._asdict() | {"scores": {**kept, **scores}})
 
     def _suffix(self, split: str) -> str:
@@ -226,12 +230,14 @@ class Store:
     def shorter_runs(self, runs: Iterable[Run]) -> dict[str, list[RunFolder]]:
         """The folders of runs that differ from each run only in having fewer steps, longest first.
 
-        Files are compared as plain JSON, so that a store of many runs is searched quickly.
+        Files are compared as plain JSON, so that a store of many runs is searched quickly; whoever
+        reads more of a folder checks its files.
         """
         others: dict[str, list[tuple[int, RunFolder]]] = {}
         for folder in self.folders():
-            with suppress(ValueError, KeyError, TypeError):  # not a readable run
-                key, steps = _all_but_steps(folder.settings)
+            with suppress(ValueError, LookupError, TypeError, AttributeError, RecursionError):
+                content = json.loads((folder.path / RUN).read_bytes())
+                key, steps = _all_but_steps(settings_in(content))
                 others.setdefault(key, []).append((steps, folder))
         found = {}
         for run in runs:

@@ -11,6 +11,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
+from tokenize import TokenError
 from typing import Any, BinaryIO
 
 import numpy as np
@@ -122,7 +123,10 @@ def npy_header(file: Any) -> tuple[tuple[int, ...], np.dtype[Any], bool]:
         raise ValueError(f"a header of version {version}")
     first = version == (1, 0)
     reader = np.lib.format.read_array_header_1_0 if first else np.lib.format.read_array_header_2_0
-    shape, fortran_order, dtype = reader(file)
+    try:
+        shape, fortran_order, dtype = reader(file)
+    except (SyntaxError, TokenError, TypeError, RecursionError):
+        raise ValueError("a damaged header") from None
     if dtype.hasobject:
         raise ValueError("pickled objects")
     if dtype.kind not in "biufcSU" or not dtype.itemsize or min(shape, default=0) < 0:

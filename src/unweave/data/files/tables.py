@@ -66,7 +66,7 @@ class ParquetFile:
             return int(self._open().metadata.num_rows)
 
     def is_text(self, column: str) -> bool:
-        """Return whether a column is text, or something else that is no number, such as a date."""
+        """Return whether a column holds text, dates or anything else but numbers."""
         return not self._types[column].startswith(_NUMBERS) and "list" not in self._types[column]
 
     def labels(self, column: str) -> LabelColumn:

@@ -12,7 +12,7 @@ FIGURES = tuple(
          "weeks (two hours on an H200)", shapes2d.fig2, shapes2d.STUDY),
         ("fig3", "Figure 3: q(z) of the pinwheel by α and β", "twenty minutes",
          fig3.conference_figure, fig3.study()),
-        ("fig4", "Figure 4: sparsity over α, on Fashion-MNIST", "days (hours on an H200)",
+        ("fig4", "Figure 4: sparsity over α, on Fashion-MNIST", "two days (8 minutes on an H200)",
          sparsity.fig4, sparsity.STUDY),
         ("fig5", "Figure 5: Student-t priors, and rotations", "three minutes",
          priors.student_priors, priors.study()),
