@@ -85,7 +85,11 @@ class LaneGroup:
         self.failures: dict[int, Row] = {}  # by lane
         self.outcomes: dict[str, Outcome] = {}
         self._pending: list[Callable[[], list[Row]]] = []
+<<<<<<< HEAD
         self._saved: int | None = None  # the step of the newest checkpoint of all lanes
+=======
+        self._saved: int | None = None  # the step of the newest checkpoint
+>>>>>>> rd
 
     def train(self) -> None:
         """Resume from the newest checkpoint that all lanes have, train to the end, and save."""
@@ -117,9 +121,6 @@ class LaneGroup:
             saved[lane] = folders[step].read_state(step)
             self.logs[lane] = folders[step].read_log(until=step)
             self.measures[lane] = folders[step].read_measures(until=step)
-        # If other lanes are finished, the checkpoints that are there still name them as well.
-        if all(folders[step] is self.folders[lane] for lane, folders in places.items()):
-            self._saved = step
         self.lanes.restore(saved, step)
 
     def _recall_failures(self) -> None:
