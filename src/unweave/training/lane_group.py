@@ -85,11 +85,7 @@ class LaneGroup:
         self.failures: dict[int, Row] = {}  # by lane
         self.outcomes: dict[str, Outcome] = {}
         self._pending: list[Callable[[], list[Row]]] = []
-<<<<<<< HEAD
-        self._saved: int | None = None  # the step of the newest checkpoint of all lanes
-=======
         self._saved: int | None = None  # the step of the newest checkpoint
->>>>>>> rd
 
     def train(self) -> None:
         """Resume from the newest checkpoint that all lanes have, train to the end, and save."""
@@ -115,7 +111,7 @@ class LaneGroup:
         common = set.intersection(*map(set, places.values())) if places else set()
         if not common:
             return
-        step = max(common)
+        step = self._saved = max(common)
         saved = [self.lanes.state.lane(lane) for lane in range(len(self.folders))]
         for lane, folders in places.items():
             saved[lane] = folders[step].read_state(step)
@@ -244,9 +240,12 @@ class LaneGroup:
     def _finish(self) -> None:
         """Save the state of all lanes, and then, if they are at the last step, their weights.
 
-        The state stays beside the weights, so that a longer run can continue from it.
+        The state stays beside the weights, so that a longer run can continue from it. If this was
+        stopped before, lanes that have their weights are missing here, and states that were saved
+        with all lanes stay.
         """
-        self._save()
+        if self._saved != self.lanes.step:
+            self._save()
         for lane, (run, folder) in enumerate(zip(self.lanes.runs, self.folders, strict=True)):
             finished = self.lanes.step == run.steps
             weights = None

@@ -119,13 +119,11 @@ interface Tick {
 /** Round positions of the columns of curves; otherwise the names of the first and last column. */
 function columnTicks({ curve, positions, names, length }: VectorObservation, x: Scale): Tick[] {
   if (curve && positions) {
-    return x
-      .ticks(5)
-      .map((tick) => ({
-        at: x(tick),
-        text: String(tick),
-        anchor: x(tick) > WIDTH - 20 ? "end" : "middle",
-      }));
+    return x.ticks(5).map((tick) => ({
+      at: x(tick),
+      text: String(tick),
+      anchor: x(tick) > WIDTH - 20 ? "end" : "middle",
+    }));
   }
   const ends: Tick[] = [{ at: x(0), text: shortened(names[0] ?? "1", 20), anchor: "start" }];
   if (length > 1)
