@@ -87,5 +87,5 @@ def _interruption_text(name: str) -> str:
 
 def _fail(message: str) -> None:
     text = " ".join(message.split())
-    err.print(f"error: {text}", style="red", soft_wrap=True, highlight=False, markup=False)
+    err.print(f"error: {text}", style="red", soft_wrap=True)
     sys.exit(2)

@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Any
 from rich.table import Table as RichTable
 
 from unweave.core.console import out, plain_table
-from unweave.core.files import csv_text
 from unweave.core.hints import nearest
 from unweave.core.parts import MissingPart
+from unweave.core.text import csv_text
 from unweave.training.collapse import collapsed
 from unweave.training.configuration import blocks_text, objective_text
 from unweave.training.final_terms import final_terms

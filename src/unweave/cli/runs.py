@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import sys
 from functools import partial
 from pathlib import Path
 from typing import Annotated
@@ -89,30 +88,29 @@ def runs_command(
         print_notes(err, [f"sorted by {name}"] if name != sort.removeprefix("-") else [])
     print_notes(err, (run.problem for run in runs if run.problem))
     if form == "json":
-        sys.stdout.write(json.dumps(runs_json(runs), indent=2) + "\n")
+        out.write(json.dumps(runs_json(runs), indent=2) + "\n")
         return
     if form == "csv":
-        sys.stdout.write(runs_csv(runs))
+        out.write(runs_csv(runs))
         return
     if not runs:
-        out.print(f"0 of {len(every)} runs", highlight=False)
+        out.print(f"0 of {len(every)} runs")
         return
     asked = [name.strip() for name in columns.split(",") if name.strip()]
     terms = ("distortion", "rate")  # not every objective has them
     shown = [full for n in asked for full in ([n] if n in terms else find_names(every, n))]
     common, table = runs_table(runs, shown)
     if common:
-        out.print(f"all: {common}", highlight=False, markup=False)
+        out.print(f"all: {common}")
     out.print(table)
     if off := [run.name for run in runs if run.collapsed]:
         out.print(
             f"all latents are off in {len(off)} of {len(runs)} runs (their rate is about 0 nats): "
             f"{', '.join(off[:4])}{', ...' if len(off) > 4 else ''}; they learned nothing about "
             "the data",
-            highlight=False,
         )
     if len(runs) < len(every):
-        out.print(f"{len(runs)} of {len(every)} runs", highlight=False)
+        out.print(f"{len(runs)} of {len(every)} runs")
 
 
 def report_command(
@@ -166,4 +164,4 @@ def cite_command(name: RunArgument, store: StoreOption = Path("runs")) -> None:
 
     folder = Store(store).find(name)
     for entry in (citations(folder.read_run()) | metric_citations(folder.metrics)).values():
-        sys.stdout.write(entry + "\n\n")
+        out.write(entry + "\n\n")

@@ -1,13 +1,11 @@
-"""Write files atomically, so that after a crash a file is complete or absent, and CSV text."""
+"""Write files atomically, so that after a crash a file is complete or absent."""
 
 from __future__ import annotations
 
-import csv
-import io
 import json
 import os
 import uuid
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import BinaryIO
@@ -39,11 +37,3 @@ def atomically(path: Path) -> Iterator[BinaryIO]:
     except BaseException:
         beside.unlink(missing_ok=True)
         raise
-
-
-def csv_text(head: Sequence[str], rows: Iterable[Sequence[object]]) -> str:
-    """Return a header and rows as comma-separated values."""
-    text = io.StringIO()
-    writer = csv.writer(text, lineterminator="\n")
-    writer.writerows([head, *rows])
-    return text.getvalue()
