@@ -10,8 +10,8 @@ from markupsafe import Markup
 
 from unweave.core.hints import count_noun
 from unweave.core.html import html_table
-from unweave.core.text import visible
 from unweave.core.intervals import Estimate
+from unweave.core.text import visible
 from unweave.evaluation.shared_latents import SAME
 from unweave.metrics.score import Score, aligned
 from unweave.training.grouping import value_text

@@ -325,8 +325,9 @@ def _arrays(
     path: str | os.PathLike[str], codes_key: str, factors_key: str, fields: list[str]
 ) -> dict[str, NDArray[Any]]:
     """Read the arrays of a table from an .npz file; keys name the codes and factors."""
+    from unweave.data.files.array_file import read_array
     from unweave.data.files.npy import NpzFile
-    from unweave.metrics.table_files import CODES, FACTORS, read_array
+    from unweave.metrics.table_files import CODES, FACTORS
 
     if not zipfile.is_zipfile(path):
         raise ValueError(

@@ -15,10 +15,9 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from unweave.data.files.array_file import ArrayFile, TableFile, open_array_file
+from unweave.data.files.array_file import ArrayFile, TableFile, open_array_file, read_array
 from unweave.data.files.columns import choose_columns, csv_notes, list_some
 from unweave.data.files.labels import LabelColumn
-from unweave.data.files.rows import InMemoryRows
 from unweave.data.files.tables import expand_columns, join_columns
 
 Array = NDArray[Any]
@@ -89,12 +88,6 @@ def label_columns(array: Array, names: Sequence[str] = ()) -> list[LabelColumn]:
             f"expected {columns.shape[1]} different factor names, got {', '.join(named)}"
         )
     return [LabelColumn.from_array(n, c) for n, c in zip(named, columns.T, strict=True)]
-
-
-def read_array(file: ArrayFile, name: str) -> Array:
-    """Read a whole array of a file."""
-    rows = file.rows(name)
-    return rows.array if isinstance(rows, InMemoryRows) else rows.read(0, rows.shape[0])
 
 
 def _read_codes(path: Path, key: str, factors_key: str) -> _Codes:
