@@ -156,6 +156,11 @@ def as_names(names: Sequence[str] | None, count: int) -> tuple[str, ...]:
     return tuple(map(str, names))
 
 
+def as_texts(given: NDArray[Any] | None) -> tuple[str, ...]:
+    """Return an array of names as texts; () if there is none."""
+    return () if given is None else tuple(map(str, given.reshape(-1).tolist()))
+
+
 def subset(rows: int, size: int, rng: np.random.Generator) -> Ints:
     """Choose `size` different rows at random, or all rows in order if there are no more."""
     if size < 2:

@@ -29,6 +29,7 @@ from unweave.metrics.arrays import (
     as_mask,
     as_names,
     as_scales,
+    as_texts,
     real_factors,
 )
 from unweave.metrics.inputs import (
@@ -263,17 +264,17 @@ name decides otherwise
         if factors is not None or not _is_npz(path):
             return cls(**read_files(path, factors, codes_key, factors_key))
         arrays = _arrays(path, codes_key, factors_key, [f.name for f in fields(cls)])
-        arrays.setdefault(FACTORS, np.zeros((len(arrays["codes"]), 0), np.int64))
-        names = tuple(str(name) for name in arrays.pop("factor_names", ()))
-        sizes = tuple(int(size) for size in arrays.pop("factor_sizes", ()))
+        arrays.setdefault(FACTORS, np.zeros((*arrays["codes"].shape[:1], 0), np.int64))
+        names = as_texts(arrays.pop("factor_names", None))
+        sizes = _as_integers("factor_sizes", arrays.pop("factor_sizes", None))
         continuous = arrays.pop("continuous", None)
-        row_names = tuple(map(str, arrays.pop("row_names", ())))
+        row_names = as_texts(arrays.pop("row_names", None))
         text = str(arrays.pop("periods", "{}"))
         try:
             periods = json.loads(text)
-        except json.JSONDecodeError:
+        except (ValueError, RecursionError):
             raise ValueError(
-                f"expected periods as JSON text, got {text!r}: save "
+                f"expected periods as JSON text, got {text[:80]!r}: save "
                 """numpy.array('{"orientation": 39}'), for example"""
             ) from None
         columns: dict[str, Any] = arrays | {"factor_names": names, "continuous": continuous}
@@ -288,6 +289,17 @@ name decides otherwise
     def _set(self, name: str, value: object) -> None:
         # The dataclass is frozen, but validation stores converted arrays.
         object.__setattr__(self, name, value)
+
+
+def _as_integers(what: str, given: NDArray[Any] | None) -> tuple[int, ...]:
+    """Return an array of integers of a file; () if there is none."""
+    if given is None:
+        return ()
+    if given.dtype.kind not in "iu" or given.ndim != 1:
+        raise ValueError(
+            f"expected {what} as a list of integers, got {given.dtype} of shape {given.shape}"
+        )
+    return tuple(given.tolist())
 
 
 def _known(names: Sequence[str], fields: list[str], path: str | os.PathLike[str]) -> list[str]:
