@@ -10,6 +10,7 @@ import resource
 import sys
 import time
 import traceback
+import unicodedata
 
 import numpy as np
 import typer
@@ -18,6 +19,7 @@ from unweave.catalogue.fields import spec_fields
 from unweave.cli import main as cli
 from unweave.training.run import Run
 
+DIRECTIONS = ("LRE", "RLE", "LRO", "RLO", "PDF", "LRI", "RLI", "FSI", "PDI")
 SECONDS, MEGABYTES = 120, 1500  # of one input at most, on a busy machine
 NUMBERS = [
     "0", "1", "2", "3", "-1", "0.5", "1e-9", "-0.0", "1e999", "-1e999", "NaN", "Infinity", "nan",
@@ -27,7 +29,7 @@ NUMBERS = [
 TEXTS = [
     "", " ", "true", "false", "null", "[]", "{}", "[1,2]", '["a"]', '{"kind":"adam"}', '{"a":{}}',
     "[" * 3000, '{"a":' * 3000, "s[/b]", "s[red]x", "[bold]", "a]b", "\x1b[31mred", "\x9b2J",
-    "\x07", "\u202egnp.exe", "\u2066x", "\ud800", "a\x00b", "x" * 300, "x" * 5000, "a\nb", "a\rb", "a\tb",
+    "\u202egnp.exe", "\u2066x", "\ud800", "a\x00b", "x" * 300, "x" * 5000, "a\nb", "a\rb", "a\tb",
     "=1+1", "@sum", "%s%n", "{0}", "a,b", "a=b", "0..3", "3..0", "0..3000000", "-", "--",
     "meta", "cuda:99", "cpu:7", "all", "mig", "dci,mig", "udr", "unsupervised", "z", "__class__",
     "os:system", "data", "kind", "codes", "factors", "train", "test", "held-out", "subset:count=3",
@@ -40,6 +42,23 @@ FILES = [
 ]  # fmt: skip
 PATHS = [field.path for field in spec_fields(Run, default=Run())]
 TINY = ["data=data.npz", "network=mlp", "network.hidden=[4]", "latent.size=2", "batch_size=8"]
+USUAL = {
+    "path": ["data.npz", "codes.npz", "labels.csv", "hostile.csv", "lie.npy", "bomb.npz", "photos"],
+    "labels": ["codes.npz", "labels.csv", "hostile.csv", "lie.npy"],
+    "factors": ["codes.npz", "labels.csv", "hostile.csv"], "store": ["runs"], "rows": ["2", "20"],
+    "thumbnails": ["3"], "device": ["cpu"], "metrics": ["mig", "mcc,irs", "hoyer"],
+    "output": ["out.html", "labels.csv"], "out": ["out.csv", "out.npz", "new", "labels.csv"],
+    "file": ["out.png", "out.npz", "labels.csv"], "html": ["out.html"], "codes_key": ["codes"],
+    "source": ["good.toml", "deep.toml", "deep.json", "bad.json", "kim2018/shapes2d-factor-vae"],
+    "measure": ["mig"], "measure_rows": ["2", "20"], "resamples": ["3"], "reseeds": ["1"],
+    "interval": ["0.9"], "columns": ["rate"], "sort": ["-rate"], "where": ["seed=0"],
+    "fields": ["key=images", "factors_key=factors", "split=test"], "select": ["subset:count=9"],
+}  # fmt: skip
+WEIGHTS = {  # those that compute and read files more often, those that take seconds less
+    **dict.fromkeys(("train", "score", "evaluate", "encode", "decode", "info"), 5),
+    **dict.fromkeys(("report", "share"), 0.05),
+}
+ALWAYS = ("rows", "output", "metrics")  # options without which commands take long
 NEVER = ("explore", "demo", "bench", "reproduce", "get")  # they serve, download or take minutes
 
 
@@ -74,23 +93,31 @@ def assignment(rng, run):
     return f"{path}={value}"
 
 
+def plausible(name, rng, run):
+    """A value that an option or argument of this name may have; hostile if none is known."""
+    known = USUAL.get(name)
+    return run if name in ("names", "name") else rng.choice(known) if known else word(rng, run)
+
+
 def command_line(rng, run):
-    """A command line with some of the options of its command, most of whose values are hostile."""
-    words, command = rng.choice(COMMANDS)
+    """A command line with some of the options of its command; a third of the values is hostile."""
+    weights = [WEIGHTS.get(words[-1], 1) for words, _ in COMMANDS]
+    ((words, command),) = rng.choices(COMMANDS, weights)
     line = list(words)
     for option in command.params:
         is_argument = option.param_type_name == "argument"
+        value = plausible(option.name, rng, run) if rng.random() < 0.66 else word(rng, run)
         if is_argument and words == ["train"]:
             given = [assignment(rng, run) for _ in range(rng.randint(0, 2))]
             names = {each.partition("=")[0] for each in given}
             line += given + [t for t in (*TINY, "steps=2") if t.partition("=")[0] not in names]
         elif is_argument:
-            line += [word(rng, run)] if option.required or rng.random() < 0.5 else []
+            line += [value] if option.required or rng.random() < 0.5 else []
+        elif option.name in ALWAYS:
+            line += [option.opts[-1], value]
         elif option.name != "help" and rng.random() < 0.15:
             line += [rng.choice(option.opts)]
-            line += [] if getattr(option, "is_flag", False) else [word(rng, run)]
-    if "runs" in [option.name for option in command.params] or rng.random() < 0.02:
-        line.append(word(rng, run))
+            line += [] if getattr(option, "is_flag", False) else [value]
     return line
 
 
@@ -118,8 +145,13 @@ def run_command(arguments):
 
 
 def is_clean(text):
-    """Whether printed text has no control character but ends of lines and tabs."""
-    return all(each in "\n\t" or each.isprintable() or each == "\u3000" for each in text)
+    """Whether text has no control character but ends of lines and tabs, and no mark of direction."""
+    return not any(
+        (unicodedata.category(each) in ("Cc", "Cs", "Zl", "Zp") and each not in "\n\t")
+        or unicodedata.bidirectional(each) in DIRECTIONS
+        or each in "\u200e\u200f\u061c"
+        for each in set(text)
+    )
 
 
 def hostile_arrays(seed):

@@ -196,6 +196,8 @@ class FittedModel:
 
     def sample(self, count: int, seed: int = 0) -> Array:
         """Decode samples of the prior, and of a generator's noise."""
+        if isinstance(count, bool) or not isinstance(count, int | np.integer) or count < 1:
+            raise ValueError(f"expected a number of samples, got {count!r}")
         noise = Noise(seed, 0, "sample", self.device)
         z = with_hard_samples(self.prior()).rsample(noise, (count,))
         return self.decode(z.cpu(), self.draw_noise(count, seed))

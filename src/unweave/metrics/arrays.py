@@ -11,6 +11,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from unweave.core.memory import main_memory
+
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
 Bools = NDArray[np.bool_]
@@ -21,8 +23,7 @@ _HUGE = 1e100  # squares of such numbers, and sums of the squares, are still fin
 
 def as_codes(codes: ArrayLike) -> NDArray[np.floating[Any]]:
     """Return codes (N, D) as float32 or float64: finite, at least two rows and one column."""
-    _check_unmasked("codes", codes)
-    z = np.asarray(codes)
+    z = _as_array("codes", codes)
     if z.dtype.kind not in "fiub":
         raise ValueError(f"expected codes that are real numbers, got {z.dtype}: convert to float")
     if z.ndim != 2 or z.shape[0] < 2 or z.shape[1] < 1:
@@ -42,8 +43,7 @@ def as_factors(
 
     NaN, a missing label, is refused unless `missing`; with it, the factors are float64.
     """
-    _check_unmasked("factors", factors)
-    v = np.asarray(factors)
+    v = _as_array("factors", factors)
     if v.ndim != 2 or v.shape[1] < least:
         raise ValueError(
             f"expected factors of shape (N, K) with K >= {least}, got {v.shape}: "
@@ -74,11 +74,16 @@ def real_factors(factors: NDArray[Any]) -> Bools:
     return mask
 
 
-def _check_unmasked(name: str, given: ArrayLike) -> None:
+def _as_array(name: str, given: ArrayLike) -> NDArray[Any]:
+    """Return an array without masked entries; a view may be larger than what it shows of memory."""
     if np.ma.is_masked(given):
         raise ValueError(
             f"expected {name} without masked entries, got a masked array: leave such rows out"
         )
+    array = np.asarray(given)
+    if array.nbytes > main_memory():
+        raise ValueError(f"expected {name} that fit in memory, got shape {array.shape}")
+    return array
 
 
 def as_scales(scales: ArrayLike, shape: tuple[int, ...]) -> NDArray[np.floating[Any]]:
