@@ -115,7 +115,7 @@ def command_line(rng, run):
             line += [value] if option.required or rng.random() < 0.5 else []
         elif option.name in ALWAYS:
             line += [option.opts[-1], value]
-        elif option.name != "help" and rng.random() < 0.15:
+        elif option.name != "help" and rng.random() < 0.2:
             line += [rng.choice(option.opts)]
             line += [] if getattr(option, "is_flag", False) else [value]
     return line
@@ -145,7 +145,7 @@ def run_command(arguments):
 
 
 def is_clean(text):
-    """Whether text has no control character but ends of lines and tabs, and no mark of direction."""
+    """Whether text has no control characters, ends of lines and tabs aside, or bidi marks."""
     return not any(
         (unicodedata.category(each) in ("Cc", "Cs", "Zl", "Zp") and each not in "\n\t")
         or unicodedata.bidirectional(each) in DIRECTIONS

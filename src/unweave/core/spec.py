@@ -463,6 +463,8 @@ def _explain_one(problem: Any, cls: type) -> str:
         return f"{where}: not a field of {owner.__name__}: {_other_place(name, owner, {})}"
     if kind == "tuple_type":
         return f"{where}: expected a list, in JSON as [...], got {given!r}"
+    if not problem["loc"] and kind == "dataclass_type":
+        return f"expected the fields of a {cls.__name__} by name, got {type(given).__name__}"
     if kind in ("dataclass_type", "model_attributes_type", "model_type"):
         return f"{where}: {given!r} is not one of its kinds: {_forms(problem, cls)}"
     message = problem["msg"].removeprefix("Value error, ")

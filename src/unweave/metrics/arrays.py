@@ -89,9 +89,9 @@ def _as_array(name: str, given: ArrayLike) -> NDArray[Any]:
 def as_scales(scales: ArrayLike, shape: tuple[int, ...]) -> NDArray[np.floating[Any]]:
     """Return posterior standard deviations (N, D), which must be positive."""
     s = np.asarray(scales)
-    if s.shape != shape:
+    if s.shape != shape or s.dtype.kind not in "fiu":
         raise ValueError(
-            f"expected scales of the shape of the codes, {shape}, got {s.shape}: "
+            f"expected scales of the shape of the codes, {shape}, got {s.shape} of {s.dtype}: "
             "give the standard deviation of q(z_j|x_n) for each code"
         )
     s = s if s.dtype in (np.float32, np.float64) else s.astype(np.float64)
@@ -106,12 +106,14 @@ def as_scales(scales: ArrayLike, shape: tuple[int, ...]) -> NDArray[np.floating[
 
 def as_kl(kl: ArrayLike, dims: int) -> Floats:
     """Return the mean KL(q(z_j|x) || p(z_j)) of each code in nats, (D,)."""
-    values = np.asarray(kl, dtype=np.float64)
-    if values.shape != (dims,):
+    values = np.asarray(kl)
+    if values.shape != (dims,) or values.dtype.kind not in "fiub":
         raise ValueError(
-            f"expected kl of shape ({dims},), one mean for each code, got {values.shape}: "
+            f"expected kl of shape ({dims},), one mean for each code, got {values.shape} of "
+            f"{values.dtype}: "
             "average KL(q(z_j|x) || p(z_j)) over the data"
         )
+    values = values.astype(np.float64)
     _check_finite("kl", values)
     return values
 
