@@ -67,7 +67,7 @@ class Page(HTMLParser):
 
 @pytest.mark.filterwarnings("ignore::unweave.metrics.FewRowsWarning")
 def test_compare_command(unweave, store, tmp_path):
-    page = tmp_path / "out" / "compare.html"
+    page = tmp_path / "compare.html"
     (store / "notes.txt").write_text("not a run")
     asked = ["--metrics", "mig/locatello2019", "--rows", 100]
     code, out, err = unweave("compare", *store.iterdir(), *asked, "--html", page)

@@ -19,6 +19,7 @@ from bundles import ReadBundle
 from datasets import SMALL
 from report_pages import quick
 from untrained import untrained
+from unweave.core.text import visible
 from unweave.data import from_array
 from unweave.explorer import contents, model_data, pictures
 from unweave.explorer.embedding import embed, principal_components
@@ -32,6 +33,7 @@ pytestmark = pytest.mark.filterwarnings(
 )  # of small datasets
 CONTRACT = Path(__file__).parent.parent / "web/src/bundle.ts"
 NASTY = '</script><img src=x onerror=alert(1)>"&\u202e'
+SHOWN = visible(NASTY)
 # The names of the contract's types in Python, where these differ.
 RENAMED = {
     "ColourMap": "Colours",
@@ -365,25 +367,25 @@ def test_missing_labels_and_continuous_factors(no_networks):
     model = untrained(x, table, [NASTY, "colour"], latent=uw.Gaussian(2), network=uw.MLP((4,)))
     bundle = read(model)
     factors = {factor["name"]: factor for factor in bundle.header["factors"]}
-    assert factors[NASTY] == {"name": NASTY, "values": [], "ordered": True, "continuous": True}
-    assert sorted(factors["colour"]["values"]) == sorted(["red", "green", NASTY])
+    assert factors[SHOWN] == {"name": SHOWN, "values": [], "ordered": True, "continuous": True}
+    assert sorted(factors["colour"]["values"]) == sorted(["red", "green", SHOWN])
     assert not factors["colour"]["ordered"]
     rows, index = bundle.array(bundle.header["rows"]["factors"]), bundle.header["rows"]["index"]
     for column, name in enumerate(factors):
         for row, number in enumerate(index):
-            if name == NASTY:
+            if name == SHOWN:
                 assert rows[row, column] == pytest.approx(size[number], rel=1e-6)
             elif number < 5:
                 assert np.isnan(rows[row, column])
             else:
-                assert factors[name]["values"][int(rows[row, column])] == texts[number]
+                assert factors[name]["values"][int(rows[row, column])] == visible(texts[number])
 
 
 def test_a_model_without_factors_that_learned_nothing(no_networks):
     rng = np.random.default_rng(0)
     model = quick(rng.normal(size=(40, 4)), objective=uw.BetaVAE(beta=1000.0), steps=60)
     bundle = read(model, name=NASTY)
-    assert bundle.header["name"] == NASTY
+    assert bundle.header["name"] == SHOWN
     assert bundle.header["factors"] == bundle.header["drawn"] == []
     assert bundle.header["information"]["shape"] == [3, 0]
     assert not any(variable["active"] for variable in bundle.header["variables"])

@@ -14,6 +14,7 @@ import unweave as uw
 from datasets import SMALL, prior
 from stored_files import rewrite, stored_scores
 from unweave.core.noise import Noise
+from unweave.core.text import visible
 from unweave.explorer.contents import Curves, Manifest, RunData, manifest_json
 from unweave.explorer.quantiles import SCORES, _quantiles, prior_quantiles
 from unweave.explorer.run_data import curves, named, names, run_data, terms
@@ -234,7 +235,7 @@ def test_a_manifest_is_json_with_null_for_what_is_not_a_number():
     run = dataclasses.replace(run, name=nasty, scores={"mig": math.nan}, settings={"a": math.inf})
     text = manifest_json(Manifest(nasty, "1", False, True, [run], [run.id], {}))
     content = json.loads(text, parse_constant=lambda word: pytest.fail(word))
-    assert content["title"] == content["runs"][0]["name"] == nasty
+    assert content["title"] == content["runs"][0]["name"] == visible(nasty)
     assert content["runs"][0]["scores"] == {"mig": None}
     assert content["runs"][0]["settings"] == {"a": None}
     assert content["open"] == [run.id]

@@ -204,7 +204,7 @@ BAD = {
     "no file": (["share", "RUN"], "Missing option"),
     "no run": (["share", "-o", "page.html"], "Missing argument"),
     "unknown run": (["share", "nothing", "-o", "page.html"], "'nothing' is not a run"),
-    "a folder": (["share", "RUN", "-o", "."], "expected the path of a file to write"),
+    "a folder": (["share", "RUN", "-o", "."], "expected a file to write"),
     "few rows": (["share", "RUN", "-o", "page.html", "--rows", "1"], "'--rows'"),
     "an embedding": (["share", "RUN", "-o", "p.html", "--embedding", "tsne"], "umap or pacmap"),
     "an empty store": (["explore", "--store", "none"], "contains no runs to explore"),

@@ -89,7 +89,7 @@ def test_the_walk_from_photos_to_codes_and_back_works(tmp_path, unweave, monkeyp
             if words[0] == "report" and (run / "report.html").exists():
                 continue  # it takes longest, and is the command of the first section
             if section == "## The store" and words[0] in ("encode", "decode"):
-                words.append("--force")  # the first section has written these files
+                words.append("--overwrite")  # the first section has written these files
             if words[0] == "train":
                 words.append("seed=0..1")  # two, to be compared
             code, _, err = unweave(*(place for word in words for place in glob(word) or [word]))

@@ -309,8 +309,8 @@ def test_encode_writes_names_and_reads_like_the_training(photos, tmp_path, unwea
     assert np.allclose(model.encode(new), values[:, :3], atol=1e-6)
 
     code, _, err = unweave(*command)
-    assert (code, "exists: choose another --out" in err) == (2, True)
-    assert unweave(*command, "--force")[0] == 0
+    assert (code, "choose another --out" in err) == (2, True)
+    assert unweave(*command, "--overwrite")[0] == 0
     model.save(tmp_path / "model.uw")
     arrays = tmp_path / "codes.npz"
     assert unweave("encode", tmp_path / "model.uw", new, "--out", arrays)[0] == 0

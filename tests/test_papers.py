@@ -11,11 +11,11 @@ import numpy as np
 import pytest
 import torch
 from PIL import Image
-from rich.console import Console
 
 import unweave as uw
 from published_files import digits
 from reproduced import fitted, put_closed_form, sketches, workspace  # noqa: F401
+from unweave.core.console import PlainConsole
 from unweave.data import MNIST, Mixing, MovingDigit, Pinwheel
 from unweave.papers import (
     FIGURES,
@@ -156,7 +156,7 @@ def test_every_figure_is_reproduced_from_training_to_the_page(made, tmp_path, mo
         made = small
     out = tmp_path / "out"
     printed = io.StringIO()
-    console = Console(file=printed, force_terminal=True, width=200)
+    console = PlainConsole(file=printed, force_terminal=True, width=200)
     claims = reproduce(
         chosen(made.paper, [made.figure]), workspace(tmp_path / "runs", console), out
     )
@@ -232,7 +232,7 @@ def test_an_unwritable_folder_is_reported_before_training(unweave, tmp_path):
 
 def test_progress_of_long_loops_is_shown():
     printed = io.StringIO()
-    console = Console(file=printed, force_terminal=True, width=80)
+    console = PlainConsole(file=printed, force_terminal=True, width=80)
     assert list(workspace("nowhere", console).each("networks measured", [3, 4, 5])) == [3, 4, 5]
     assert "networks measured" in printed.getvalue()
     assert "3/3" in printed.getvalue()

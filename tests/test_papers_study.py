@@ -11,10 +11,10 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from rich.console import Console
 
 import unweave as uw
 from reproduced import workspace
+from unweave.core.console import PlainConsole
 from unweave.evaluation.monitor import Measure
 from unweave.papers import Reproduction, Result, merge_results, reproduce, train_studies
 from unweave.studies.study import (
@@ -196,7 +196,7 @@ def test_figures_are_drawn_from_the_networks_trained_so_far(tmp_path):
     assert "4 networks" in (folder / "kim2018.md").read_text()
     other = tmp_path / "other"
     train_studies([made], at(other), other / "papers")
-    merge_results([made], [file_of(other)], folder, Console(quiet=True))
+    merge_results([made], [file_of(other)], folder, PlainConsole(quiet=True))
     reproduce([made], at(tmp_path, deadline=time.monotonic()), folder)
     assert "6 networks" in (folder / "kim2018.md").read_text()
     plain = dataclasses.replace(made, study=None)

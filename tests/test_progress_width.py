@@ -7,11 +7,11 @@ import types
 
 import pytest
 import torch
-from rich.console import Console
 
 import unweave as uw
 from datasets import SMALL
 from unweave.catalogue.methods import default_objectives
+from unweave.core.console import PlainConsole
 from unweave.core.progress import ProgressDisplay, fit_line
 from unweave.training import train
 from unweave.training.progress import ConsoleProgress
@@ -21,7 +21,7 @@ LONG = [{"step": 29_500, "distortion": -123456.78, "rate": 1e9, "loss": -12345.6
 
 
 def terminal(width):
-    return Console(file=io.StringIO(), force_terminal=True, width=width, color_system=None)
+    return PlainConsole(file=io.StringIO(), force_terminal=True, width=width, color_system=None)
 
 
 def lines_of(console):
@@ -124,7 +124,7 @@ def notebook(monkeypatch):
 
 def test_a_notebook_shows_one_bar_that_is_replaced(notebook):
     text = io.StringIO()
-    console = Console(file=text, force_jupyter=True)
+    console = PlainConsole(file=text, force_jupyter=True)
     shown = ConsoleProgress(console)
     shown.begin([uw.Run(steps=50)], 0)
     for step in (10, 50):
@@ -138,7 +138,7 @@ def test_a_notebook_shows_one_bar_that_is_replaced(notebook):
 
 
 def test_names_are_escaped_in_a_notebook(notebook):
-    console = Console(file=io.StringIO(), force_jupyter=True)
+    console = PlainConsole(file=io.StringIO(), force_jupyter=True)
     with ProgressDisplay(console, {"<script>": 2}) as display:
         display.update("<script>", 1, detail=["<b>"])
     final = notebook[0].shown[-1]

@@ -8,9 +8,10 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from unweave.cli.options import DeviceOption
+from unweave.cli.options import DeviceOption, OverwriteOption
 from unweave.core.console import err, out, plain_table
 from unweave.core.files import write_atomically
+from unweave.core.outputs import check_output, svg_bytes
 from unweave.core.parallel import usable_cores
 
 if TYPE_CHECKING:
@@ -26,6 +27,7 @@ def bench_command(
     quick: Annotated[bool, typer.Option("--quick", help="Only the main objectives.")] = False,
     seconds: Annotated[float, typer.Option(min=0.05, help="Time for each measurement.")] = 1.0,
     svg: Annotated[Path | None, typer.Option(help="Also draw the results to this file.")] = None,
+    overwrite: OverwriteOption = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON instead of a table.")] = False,
 ) -> None:
     """Time training on this machine, and compare it with a plain PyTorch loop and the limits.
@@ -44,19 +46,18 @@ def bench_command(
     place = pick_device(device)
     torch.set_num_threads(usable_cores())
     counts = _counts(lanes) if lanes else ([1, 16, 64] if place.type == "cuda" else [1, 2])
-    if svg and not svg.parent.is_dir():
-        raise ValueError(f"--svg: there is no folder {svg.parent}; create it first")
+    check_output(svg, "--svg", overwrite, (".svg",))
     figures: list[bench.Figure] = []
     try:
         for figure in bench.figures(place, check_precision(precision), counts, quick, seconds):
             figures.append(figure)
             each = f"{figure.microseconds:,.0f} us"
-            err.print(f"{figure.name}, {lanes_text(figure.lanes)}: {each}", highlight=False)
+            err.print(f"{figure.name}, {lanes_text(figure.lanes)}: {each}")
     finally:  # if stopped or failed, show what was measured
         _show_figures(figures, as_json)
     if svg:
         title = f"Time for a step of one model, {bench.machine(place)}, {precision}"
-        write_atomically(svg, speed_chart(figures, title).encode())
+        write_atomically(svg, svg_bytes(speed_chart(figures, title)))
 
 
 def _show_figures(figures: list[bench.Figure], as_json: bool) -> None:
@@ -73,7 +74,6 @@ def _show_figures(figures: list[bench.Figure], as_json: bool) -> None:
     out.print(
         "us: per step of one lane; ratio: speed-up over the plain loop in float32 (for beta-tcvae, "
         "that of beta-vae); flops, bytes: shares of what a large matrix product and copy reach",
-        highlight=False,
     )
 
 

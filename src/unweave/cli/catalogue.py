@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Callable
 from typing import Annotated
 
@@ -74,7 +73,7 @@ def fields_command(
     """
     from unweave.catalogue.fields import listing
 
-    sys.stdout.write(listing(name, _width()))
+    out.write(listing(name, _width()))
 
 
 def _print(
@@ -88,9 +87,9 @@ def _print(
     if name and whole_page:
         raise ValueError(f"expected a name or --page, got both: leave out {name} or --page")
     if whole_page:
-        sys.stdout.write(page())
+        out.write(page())
     else:
-        sys.stdout.write(describe(name, _width()) if name else listing(_width()))
+        out.write(describe(name, _width()) if name else listing(_width()))
 
 
 def _width() -> int:

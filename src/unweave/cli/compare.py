@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import sys
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -16,6 +15,7 @@ import typer
 from unweave.cli.options import (
     DataOption,
     DeviceOption,
+    OverwriteOption,
     RowsOption,
     RunsArgument,
     ScoringOptions,
@@ -25,6 +25,7 @@ from unweave.cli.options import (
 )
 from unweave.core.console import err, out
 from unweave.core.notes import print_notes, print_warnings
+from unweave.core.outputs import check_output
 
 if TYPE_CHECKING:
     from unweave.data.splits import AnySplit
@@ -54,6 +55,7 @@ def compare_command(
     html: Annotated[
         Path | None, typer.Option(help="Also write a self-contained page to this file.")
     ] = None,
+    overwrite: OverwriteOption = False,
     json_output: Annotated[
         bool, typer.Option("--json", help="Print JSON instead of text.")
     ] = False,
@@ -77,6 +79,7 @@ def compare_command(
       unweave compare 3f2a 81c0 --csv > compare.csv
     """
     form = output_format(json_output, csv_output)
+    check_output(html, "--html", overwrite)
     wanted = ScoringOptions(metrics=metrics).names  # reject unknown metrics at once
 
     from unweave.cli.scoring import find_runs
@@ -94,11 +97,11 @@ def compare_command(
 
         print_notes(err, [f"wrote {write_comparison(comparison, html)}"])
     if form == "json":
-        sys.stdout.write(json.dumps(comparison.to_json(), indent=2) + "\n")
+        out.write(json.dumps(comparison.to_json(), indent=2) + "\n")
     elif form == "csv":
-        sys.stdout.write(comparison.to_csv())
+        out.write(comparison.to_csv())
     else:
-        out.print(str(comparison), highlight=False, markup=False, soft_wrap=True)
+        out.print(str(comparison), soft_wrap=True)
     if reasons or scorer.failures:
         raise typer.Exit(1)
 

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import io
 import re
-import sys
 import zlib
 from collections.abc import Sequence
 from functools import partial
@@ -13,9 +11,17 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from unweave.cli.options import DeviceOption, FeaturesOption, SelectOption, StoreOption
+from unweave.cli.options import (
+    DeviceOption,
+    FeaturesOption,
+    OverwriteOption,
+    SelectOption,
+    StoreOption,
+)
 from unweave.core.console import err, out, plain_table
 from unweave.core.files import write_atomically
+from unweave.core.notes import print_notes
+from unweave.core.outputs import check_output, png_bytes
 from unweave.core.progress import ProgressDisplay
 
 if TYPE_CHECKING:
@@ -53,8 +59,8 @@ def list_command() -> None:
         table.add_row(kind, f"{about.count:,}", size, factors, downloaded)
     out.print(table)
     rendered = ", ".join(data_page.rendered())
-    out.print(f"without files: {rendered}; your own data: data=PATH", highlight=False)
-    out.print(f"data folder: {data_folder()}", soft_wrap=True, highlight=False)
+    out.print(f"without files: {rendered}; your own data: data=PATH")
+    out.print(f"data folder: {data_folder()}", soft_wrap=True)
 
 
 @data_app.command(name="info")
@@ -88,9 +94,9 @@ def info_command(
     data = _data(name, fields, select, features)
     if isinstance(data, PublishedSpec):
         files = data.sources if fields else data.ABOUT.sources
-        sys.stdout.write(describe_published(name, type(data), files))
+        out.write(describe_published(name, type(data), files))
     else:
-        sys.stdout.write(describe_dataset(data, data.load(torch.device("cpu"))))
+        out.write(describe_dataset(data, data.load(torch.device("cpu"))))
 
 
 @data_app.command(name="get")
@@ -116,7 +122,7 @@ def get_command(name: NameArgument, fields: FieldsArgument = None) -> None:
     for source in dataset.sources:
         with ProgressDisplay(err, {source.name: source.size}, in_bytes=True) as display:
             path = fetch(source, dataset.folder, partial(display.update, source.name))
-        out.print(f"{path}{checksum_text(source)}", soft_wrap=True, highlight=False)
+        out.print(f"{path}{checksum_text(source)}", soft_wrap=True)
 
 
 @data_app.command(name="check")
@@ -138,9 +144,9 @@ def check_command(name: NameArgument, fields: FieldsArgument = None) -> None:
     if problems:
         raise ValueError(f"{'; '.join(problems)}. Delete these files and download them again")
     for source in present:
-        out.print(f"{source.name}{checksum_text(source)}", soft_wrap=True, highlight=False)
+        out.print(f"{source.name}{checksum_text(source)}", soft_wrap=True)
     dataset = spec.load(torch.device("cpu"))
-    out.print("; ".join(dataset.notes), soft_wrap=True, highlight=False)
+    out.print("; ".join(dataset.notes), soft_wrap=True)
 
 
 @data_app.command(name="preview")
@@ -150,6 +156,7 @@ def preview_command(
     file: Annotated[
         Path | None, typer.Option("--out", help="PNG file. Default: named after the data.")
     ] = None,
+    overwrite: OverwriteOption = False,
     select: SelectOption = None,
     features: FeaturesOption = None,
 ) -> None:
@@ -169,16 +176,14 @@ def preview_command(
 
     from unweave.catalogue.preview import preview_sheet
 
-    dataset = _data(name, fields, select, features).load(torch.device("cpu"))
     shown = [*_bare(fields), *(select or []), *([] if features is None else [str(features)])]
     path = file or Path(f"{_file_name(name, shown)}-preview.png")
+    check_output(path, "--out", overwrite, (".png",))
+    dataset = _data(name, fields, select, features).load(torch.device("cpu"))
     picture, notes = preview_sheet(dataset)
-    for note in (*dataset.notes, *notes):
-        err.print(note, highlight=False)
-    content = io.BytesIO()
-    picture.save(content, "PNG", optimize=True)
-    write_atomically(path, content.getvalue())
-    typer.echo(path)
+    print_notes(err, (*dataset.notes, *notes))
+    write_atomically(path, png_bytes(picture))
+    print_notes(out, [str(path)])
 
 
 @data_app.command(name="features")
@@ -190,6 +195,7 @@ def features_command(
     store: StoreOption = Path("runs"),
     device: DeviceOption = "auto",
     file: Annotated[Path, typer.Option("--out", help="File to write.")] = Path("features.npz"),
+    overwrite: OverwriteOption = False,
 ) -> None:
     """Bin the codes of a run's data into classes, to hold out combinations with --select.
 
@@ -204,6 +210,7 @@ def features_command(
     from unweave.evaluation.loading import load
     from unweave.training.store import Store
 
+    check_output(file, "--out", overwrite, (".npz",))
     model = load(Store(store).find(name).path, device=device)
     table = model.table(rows=model.dataset.size)
     codes = in_classes(table.codes, classes)
@@ -211,7 +218,7 @@ def features_command(
     names = variable_names(model.run.latent)
     write_features(file, codes, names)
     counts = ", ".join(f"{n} {size}" for n, size in zip(names, codes.max(0) + 1, strict=True))
-    out.print(f"{file}: {len(codes):,} rows of {counts}", soft_wrap=True, highlight=False)
+    out.print(f"{file}: {len(codes):,} rows of {counts}", soft_wrap=True)
 
 
 @data_app.command(name="page")
@@ -228,7 +235,7 @@ def page_command(
     """
     from unweave.catalogue.data import page
 
-    sys.stdout.write(page(pictures))
+    out.write(page(pictures))
 
 
 def _bare(fields: list[str] | None) -> list[str]:

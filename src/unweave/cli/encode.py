@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from unweave.cli.options import DeviceOption, StoreOption
+from unweave.cli.options import DeviceOption, OverwriteOption, StoreOption
 from unweave.core.console import err
+from unweave.core.console import out as printed
 from unweave.core.notes import print_notes, print_warnings
+from unweave.core.outputs import check_output, npz_bytes
 
 if TYPE_CHECKING:
     from unweave.evaluation.codes import CodeTable
@@ -25,7 +26,6 @@ ModelArgument = Annotated[
 OutOption = Annotated[
     Path | None, typer.Option(help="File to write (by default CSV to standard output).")
 ]
-ForceOption = Annotated[bool, typer.Option("--force", help="Replace existing files.")]
 
 
 def encode_command(
@@ -47,7 +47,7 @@ def encode_command(
             help="Add the root mean squared error of each reconstruction, in units of the data.",
         ),
     ] = False,
-    force: ForceOption = False,
+    overwrite: OverwriteOption = False,
     store: StoreOption = Path("runs"),
     device: DeviceOption = "auto",
 ) -> None:
@@ -66,7 +66,7 @@ def encode_command(
 
       unweave encode 3f2a     (its own data, to standard output)
     """
-    check_output(out, (".csv", ".npz", ".npy"), force)
+    check_output(out, "--out", overwrite, (".csv", ".npz", ".npy"))
     model = load_model(name, store, device)
     from unweave.evaluation.codes import encode_table
 
@@ -89,7 +89,7 @@ def decode_command(
             "vectors go to standard output)."
         ),
     ] = None,
-    force: ForceOption = False,
+    overwrite: OverwriteOption = False,
     store: StoreOption = Path("runs"),
     device: DeviceOption = "auto",
 ) -> None:
@@ -113,7 +113,8 @@ def decode_command(
     if image and out is None:
         raise ValueError("expected a folder for the images, got none: give --out FOLDER")
     array = out is not None and out.suffix.lower() == ".npy"
-    check_output(out, (".npy",) if image else (".csv", ".npy"), force, folder=image)
+    known = (".npy",) if image else (".csv", ".npy")
+    check_output(out, "--out", overwrite, known, folder=image)
     from unweave.data.files.write import write_images
     from unweave.evaluation.codes import read_codes
 
@@ -144,21 +145,6 @@ def load_model(name: str, store: Path, device: str) -> FittedModel:
     return print_warnings(err, lambda: load(path, device=device))
 
 
-def check_output(
-    out: Path | None, extensions: tuple[str, ...], force: bool, folder: bool = False
-) -> None:
-    """Refuse a file of an unknown format, and one that exists unless it may be replaced."""
-    if out is None:
-        return
-    known = out.suffix.lower() in extensions
-    if not known and not (folder and not out.suffix):
-        expected = f"{'a folder, or ' if folder else ''}a file that ends in {', '.join(extensions)}"
-        raise ValueError(f"expected {expected}, got --out {out}")
-    exists = any(out.iterdir()) if out.is_dir() else out.exists()
-    if exists and not force:
-        raise ValueError(f"{out} exists: choose another --out, or replace it with --force")
-
-
 def _write_codes(table: CodeTable, out: Path | None) -> None:
     import numpy as np
 
@@ -171,17 +157,18 @@ def _write_codes(table: CodeTable, out: Path | None) -> None:
             if out.suffix.lower() == ".npy":
                 np.save(file, table.codes)
             else:
-                np.savez(file, **table.arrays())
+                file.write(npz_bytes(table.arrays()))
     if out is not None:
         print_notes(err, [f"wrote {len(table.codes):,} codes to {out}"])
 
 
 def _write_rows(out: Path | None, header: list[str], rows: list[list[object]]) -> None:
-    from unweave.core.files import csv_text, write_atomically
+    from unweave.core.files import write_atomically
+    from unweave.core.text import csv_text
     from unweave.data.files.write import csv_cell
 
     text = csv_text(header, ([csv_cell(value) for value in row] for row in rows))
     if out is None:
-        sys.stdout.write(text)
+        printed.write(text)
     else:
         write_atomically(out, text.encode())

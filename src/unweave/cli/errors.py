@@ -12,6 +12,7 @@ import typer
 from unweave.core.console import err
 from unweave.core.parallel import WorkerKilled
 
+_LONGEST = 4_000  # characters of a message; a value in it may have any number
 _INTERRUPTED = 130  # exit code that typer returns after Ctrl-C
 _NO_SPACE = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 _NOT_WRITABLE = (errno.EACCES, errno.EPERM, errno.EROFS, errno.ENOTDIR, errno.ENOENT)
@@ -32,6 +33,10 @@ def run(command: Any, arguments: list[str]) -> None:
         _fail(os_error_text(error, _store(command, arguments)))
     except (ValueError, FloatingPointError, WorkerKilled) as error:
         _fail(str(error))
+    except MemoryError as error:
+        _fail(f"there is not enough memory: {error or 'give fewer observations or smaller runs'}")
+    except RecursionError:
+        _fail("a file or a value is nested too deeply")
     if code == _INTERRUPTED:
         err.print(_interruption_text(name))
     sys.exit(code if isinstance(code, int) else 0)
@@ -89,5 +94,7 @@ def _interruption_text(name: str) -> str:
 
 def _fail(message: str) -> None:
     text = " ".join(message.split())
-    err.print(f"error: {text}", style="red", soft_wrap=True, highlight=False, markup=False)
+    if len(text) > _LONGEST:
+        text = f"{text[: _LONGEST // 2]} ... {text[-_LONGEST // 2 :]}"
+    err.print(f"error: {text}", style="red", soft_wrap=True)
     sys.exit(2)

@@ -92,7 +92,7 @@ def evaluate_command(
     if failures and len(folders) == 1 and not scored.scores:
         raise ValueError(next(iter(failures.values())))
     for line in evaluation_notes(models, rows, scored.scores):
-        (out if form == "table" else err).print(line, highlight=False)
+        (out if form == "table" else err).print(line)
     print_run_scores(models, scored.scores, form)
     if failures:
         print_notes(err, [f"{len(failures)} of {len(folders)} runs could not be fully scored:"])

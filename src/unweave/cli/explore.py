@@ -8,9 +8,10 @@ from typing import TYPE_CHECKING, Annotated, cast
 
 import typer
 
-from unweave.cli.options import DataOption, DeviceOption, RunsArgument, StoreOption
+from unweave.cli.options import DataOption, DeviceOption, OverwriteOption, RunsArgument, StoreOption
 from unweave.core.console import err, out
 from unweave.core.notes import capture_warnings, print_notes, print_warnings
+from unweave.core.outputs import check_output
 
 if TYPE_CHECKING:
     from unweave.evaluation.model import FittedModel
@@ -40,6 +41,7 @@ def share_command(
             "default principal components only)."
         ),
     ] = None,
+    overwrite: OverwriteOption = False,
     store: StoreOption = Path("runs"),
     device: DeviceOption = "auto",
     data: DataOption = None,
@@ -64,6 +66,7 @@ def share_command(
     from unweave.explorer.share import share
     from unweave.training.store import Store
 
+    check_output(output, "--output", overwrite)
     models = load(Store(store).find_all(names), data=data, device=device)
     write = partial(
         share,
@@ -78,9 +81,7 @@ def share_command(
     size = decimal(path.stat().st_size)
     out.print(
         f"{path}, {size}: open it in a browser; it needs no network",
-        highlight=False,
         soft_wrap=True,
-        markup=False,
     )
 
 

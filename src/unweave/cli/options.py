@@ -41,6 +41,10 @@ DataOption = Annotated[
 ]
 RowsOption = Annotated[int, typer.Option(min=2, help="Number of observations to encode.")]
 
+OverwriteOption = Annotated[
+    bool, typer.Option("--overwrite", help="Replace an existing file that unweave did not write.")
+]
+
 SplitOption = Annotated[
     str | None,
     typer.Option(

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from typing import Annotated
 
 import typer
@@ -31,7 +30,7 @@ def presets_command(
     from unweave.presets.text import to_toml
 
     if name is not None and "/" in name:
-        sys.stdout.write(to_toml(preset(name)))
+        out.write(to_toml(preset(name)))
         return
     table = plain_table("preset", "what", "data", "runs")
     for each in presets_of(name):

@@ -86,7 +86,7 @@ def reproduce_command(
         for path in papers.write_pages(
             list(dict.fromkeys(reproduction.paper for reproduction in chosen)), out
         ):
-            printed.print(f"page: {path}", soft_wrap=True, highlight=False)
+            printed.print(f"page: {path}", soft_wrap=True)
         return
     if paper is None:
         table = plain_table("paper", "figure", "what", "time", "done")
@@ -122,4 +122,4 @@ def reproduce_command(
     for claim in claims:
         table.add_row(claim.verdict, claim.statement, claim.got)
     printed.print(table)
-    printed.print(f"page: {out / paper}.md", soft_wrap=True, highlight=False)
+    printed.print(f"page: {out / paper}.md", soft_wrap=True)

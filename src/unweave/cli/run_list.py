@@ -9,8 +9,8 @@ from typing import Any
 from rich.table import Table as RichTable
 
 from unweave.core.console import out, plain_table
-from unweave.core.files import csv_text
 from unweave.core.hints import nearest
+from unweave.core.text import csv_text
 from unweave.training.final_terms import ends_collapsed, mean_terms
 from unweave.training.flat_settings import (
     differing,

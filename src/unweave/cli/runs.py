@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import sys
 from functools import partial
 from pathlib import Path
 from typing import Annotated
@@ -95,13 +94,13 @@ def runs_command(
         print_notes(err, [f"sorted by {name}"] if name != sort.removeprefix("-") else [])
     print_notes(err, (run.problem for run in runs if run.problem))
     if form == "json":
-        sys.stdout.write(json.dumps(runs_json(runs), indent=2) + "\n")
+        out.write(json.dumps(runs_json(runs), indent=2) + "\n")
         return
     if form == "csv":
-        sys.stdout.write(runs_csv(runs))
+        out.write(runs_csv(runs))
         return
     if not runs:
-        out.print(f"0 of {len(every)} runs", highlight=False)
+        out.print(f"0 of {len(every)} runs")
         return
     found, runs = len(runs), runs[:_MOST] if sort else runs[-_MOST:]
     asked = [name.strip() for name in columns.split(",") if name.strip()]
@@ -109,18 +108,17 @@ def runs_command(
     shown = [full for n in asked for full in ([n] if n in terms else find_names(every, n))]
     common, table = runs_table(runs, shown)
     if common:
-        out.print(f"all: {common}", highlight=False, markup=False)
+        out.print(f"all: {common}")
     out.print(table)
     if off := [run.name for run in runs if run.collapsed]:
         out.print(
             f"all latents are off in {len(off)} of {len(runs)} runs (their rate is about 0 nats): "
             f"{', '.join(off[:4])}{', ...' if len(off) > 4 else ''}; they learned nothing about "
             "the data",
-            highlight=False,
         )
     if len(runs) < len(paths):
         more = "; --where chooses, and --csv and --json print all" if found >= _MOST else ""
-        out.print(f"{len(runs)} of {len(paths)} runs{more}", highlight=False)
+        out.print(f"{len(runs)} of {len(paths)} runs{more}")
 
 
 def report_command(
@@ -186,4 +184,4 @@ def cite_command(name: RunArgument, store: StoreOption = Path("runs")) -> None:
 
     folder = Store(store).find(name)
     for entry in (citations(folder.read_run()) | metric_citations(folder.metrics)).values():
-        sys.stdout.write(entry + "\n\n")
+        out.write(entry + "\n\n")

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import statistics
-import sys
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
@@ -12,7 +11,7 @@ from pathlib import Path
 from rich.table import Table as RichTable
 
 from unweave.core.console import out, plain_table
-from unweave.core.files import csv_text
+from unweave.core.text import csv_text
 from unweave.data.splits import split_of
 from unweave.evaluation.comparison_text import udr_text
 from unweave.evaluation.evaluate import content_of, seed_groups
@@ -31,7 +30,7 @@ def print_scores(scores: Mapping[str, Scores], format: str) -> None:
     if format == "table":
         out.print(scores_table(scores))
     else:
-        sys.stdout.write(scores_text(scores, format))
+        out.write(scores_text(scores, format))
 
 
 def scores_text(scores: Mapping[str, Scores], format: str) -> str:
@@ -94,27 +93,26 @@ def print_run_scores(
         datasets.setdefault(content_of(model), []).append(model)
     for chosen in datasets.values():
         if len(datasets) > 1:
-            out.print(f"\n{data_label(chosen[0].run.data)}", highlight=False, markup=False)
+            out.print(f"\n{data_label(chosen[0].run.data)}")
         by_run = {labels[m.folder]: scores[labels[m.folder]] for m in chosen if m.folder}
         rest = {run: Scores({k: s for k, s in each.items() if k != UDR})
                 for run, each in by_run.items()}  # fmt: skip
         runs, groups = list(rest), _groups(chosen, models)
         if any(rest.values()) and len(groups) > 1 and len(runs) > _MOST_COLUMNS:
             for title, numbers in groups.items():
-                out.print(f"\n{title}:", highlight=False, markup=False, soft_wrap=True)
+                out.print(f"\n{title}:", soft_wrap=True)
                 out.print(scores_table({runs[n]: rest[runs[n]] for n in numbers}))
         elif any(rest.values()):
             for title, numbers in groups.items() if len(groups) > 1 else ():
                 of = ", ".join(runs[n] for n in numbers)
-                out.print(f"{of}: {title}", highlight=False, markup=False, soft_wrap=True)
+                out.print(f"{of}: {title}", soft_wrap=True)
             out.print(scores_table(rest))
         for line in _udr_lines(chosen, list(by_run.values()), groups):
-            out.print(line, highlight=False, markup=False)
+            out.print(line)
         if len(groups) > 1:
             out.print(
                 f"{len(groups)} groups of settings; `unweave compare` of the same runs says which "
                 "differences are larger than those between seeds",
-                highlight=False,
                 soft_wrap=True,
             )
 

@@ -114,8 +114,6 @@ def train_command(
         err.print(
             f"measuring {', '.join(plan.metrics)} every {count_noun(plan.every, 'step')}, written "
             "to measures.jsonl of each run",
-            highlight=False,
-            markup=False,
         )
     run_store = Store(store)
     outcomes = train_runs(
@@ -164,7 +162,6 @@ def print_outcomes(outcomes: list[Outcome], store: Store) -> None:
     if validated:
         out.print(
             "held-out: distortion of the validation split; R^2: share of its variance explained",
-            highlight=False,
         )
     trained = [outcome for outcome in outcomes if not outcome.failure]
     if trained:
@@ -177,7 +174,7 @@ def print_outcomes(outcomes: list[Outcome], store: Store) -> None:
             every = named if len(trained) <= _MOST_NAMED else f"{store.root}/*"
             commands.append(f"compare {every} --store {store.root}")
         for start, command in zip(("next: ", "and:  "), commands, strict=False):
-            out.print(f"{start}unweave {imports}{command}", highlight=False, soft_wrap=True)
+            out.print(f"{start}unweave {imports}{command}", soft_wrap=True)
 
 
 def best_outcome(trained: Sequence[Outcome]) -> tuple[Outcome, str]:

@@ -3,18 +3,41 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 from rich.box import SIMPLE_HEAD
 from rich.console import Console
 from rich.table import Table
+from rich.text import Text
 
-out = Console()
-err = Console(stderr=True)
+from unweave.core.text import visible
 
 PAPERS = Path("papers")  # default folder for the pages of papers
 
 _LEAST_WIDTH = 18  # characters of a column whose texts are wrapped
 _WRAPPED = ("objective", "what", "claim", "got", "factors", "time")  # columns with long texts
+
+
+class PlainConsole(Console):
+    """A console that prints text as it is: brackets are no markup, and nothing is highlighted.
+
+    Names in files can be anything, so control characters are printed as escapes, also in tables.
+    """
+
+    def __init__(self, **options: Any) -> None:
+        super().__init__(markup=False, emoji=False, highlight=False, **options)
+
+    def render_str(self, text: str, **options: Any) -> Text:
+        """Make text of a string; everything that is printed passes here."""
+        return super().render_str(visible(text), **options)
+
+    def write(self, text: str) -> None:
+        """Write text without wrapping it to the width of the console."""
+        self.file.write(visible(text))
+
+
+out = PlainConsole()
+err = PlainConsole(stderr=True)
 
 
 def plain_table(first: str, *columns: str) -> Table:

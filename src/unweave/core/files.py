@@ -1,4 +1,4 @@
-"""Write files so that after a crash each of them is complete or absent, and CSV text.
+"""Write files so that after a crash each of them is complete or absent.
 
 A file is written beside its place, synced, and renamed; then its folder is synced, so that the new
 name survives a power failure too. Everything that changes files and folders goes through `disk`,
@@ -7,13 +7,11 @@ which tests replace to record every operation, to replay crashes and to let oper
 
 from __future__ import annotations
 
-import csv
 import errno
-import io
 import json
 import os
 import uuid
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from contextvars import ContextVar
 from pathlib import Path
@@ -217,11 +215,3 @@ def _naming(path: Path) -> Iterator[None]:
     except OSError as error:
         error.filename = str(path)
         raise
-
-
-def csv_text(head: Sequence[str], rows: Iterable[Sequence[object]]) -> str:
-    """Return a header and rows as comma-separated values."""
-    text = io.StringIO()
-    writer = csv.writer(text, lineterminator="\n")
-    writer.writerows([head, *rows])
-    return text.getvalue()

@@ -8,6 +8,8 @@ from typing import Any
 
 from markupsafe import Markup
 
+from unweave.core.text import visible
+
 _TABLE = Markup(
     '<table style="border-collapse:collapse;font-variant-numeric:tabular-nums">'
     '<caption style="text-align:left;caption-side:top;padding:2px 0;color:inherit">{}</caption>'
@@ -18,14 +20,14 @@ _CELL = "padding:2px 12px 2px 0;text-align:left;background:none"
 
 
 def html_table(columns: Sequence[str], rows: Iterable[Sequence[str]], caption: str = "") -> Markup:
-    """Return a table; all texts are escaped.
+    """Return a table; all texts are escaped, and control characters are visible.
 
     >>> "&lt;b&gt;" in html_table(["name"], [["<b>"]])
     True
     """
     head = Markup("<thead><tr>{}</tr></thead>").format(_cells("th", columns)) if columns else ""
     body = Markup("").join(Markup("<tr>{}</tr>").format(_cells("td", row)) for row in rows)
-    return _TABLE.format(caption, head, body)
+    return Markup(visible(_TABLE.format(caption, head, body)))
 
 
 def _cells(tag: str, texts: Sequence[str]) -> Markup:

@@ -6,7 +6,8 @@ import warnings
 from collections.abc import Callable, Iterable
 from typing import TypeVar
 
-from rich.console import Console
+from unweave.core.console import PlainConsole
+from unweave.core.text import one_line
 
 R = TypeVar("R")
 
@@ -24,14 +25,14 @@ def capture_warnings(function: Callable[..., R], *arguments: object) -> tuple[R,
     return result, [w if isinstance(w, Warning) else UserWarning(w) for w in by_text.values()]
 
 
-def print_warnings(console: Console, function: Callable[..., R], *arguments: object) -> R:
+def print_warnings(console: PlainConsole, function: Callable[..., R], *arguments: object) -> R:
     """Call `function(*arguments)`, print the warnings it issues, and return its result."""
     result, issued = capture_warnings(function, *arguments)
     print_notes(console, map(str, issued))
     return result
 
 
-def print_notes(console: Console, notes: Iterable[str]) -> None:
-    """Print each note on a line of its own, as it is."""
+def print_notes(console: PlainConsole, notes: Iterable[str]) -> None:
+    """Print each note on a line of its own."""
     for note in notes:
-        console.print(note, highlight=False, soft_wrap=True, markup=False)
+        console.print(one_line(note), soft_wrap=True)

@@ -8,10 +8,12 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple, Self
 
 from markupsafe import Markup
-from rich.console import Console, RenderableType
+from rich.console import RenderableType
 from rich.filesize import decimal
 from rich.progress import Progress, Task, TaskID
 from rich.text import Text
+
+from unweave.core.console import PlainConsole
 
 _SECONDS_BETWEEN_LINES = 5.0
 _SECONDS_BETWEEN_DISPLAYS = 0.2  # in a notebook
@@ -65,7 +67,7 @@ class ProgressDisplay:
 
     def __init__(
         self,
-        console: Console,
+        console: PlainConsole,
         totals: Mapping[str, int | None],
         completed: int = 0,
         in_bytes: bool = False,
@@ -125,7 +127,7 @@ class ProgressDisplay:
         counts = [f"{name} {self.done[name]:,}{self._of(name)}" for name in self.totals]
         line = ", ".join([*counts, self._detail] if self._detail else counts)
         if line != self._line:
-            self.console.print(line, highlight=False, soft_wrap=True, markup=False)
+            self.console.print(line, soft_wrap=True)
         self._line = line
 
     def _of(self, name: str) -> str:
@@ -136,7 +138,7 @@ class ProgressDisplay:
 class _Bars(Progress):
     """A line with a bar for each task, in a terminal or in a notebook's output."""
 
-    def __init__(self, console: Console, in_bytes: bool) -> None:
+    def __init__(self, console: PlainConsole, in_bytes: bool) -> None:
         self.in_bytes, self._handle, self._displayed = in_bytes, None, 0.0
         super().__init__(console=console, disable=not console.is_terminal or console.is_jupyter)
 

@@ -10,11 +10,11 @@ import math
 from abc import ABC, abstractmethod
 from typing import Annotated, Any, Literal
 
-from pydantic import Discriminator, Field, NonNegativeFloat, PositiveInt, Tag
+from pydantic import Discriminator, Field, NonNegativeFloat, Tag
 
 from unweave.core.hints import count_noun
 from unweave.core.parts import Open
-from unweave.core.spec import Lane, spec, tag
+from unweave.core.spec import Count, Lane, spec, tag
 
 
 class Schedule(ABC):
@@ -43,7 +43,7 @@ class Linear(Schedule):
     """Weight at the first step."""
     stop: NonNegativeFloat = 1.0
     """Weight from the last step of the schedule on."""
-    steps: PositiveInt = 10_000
+    steps: Count = 10_000
     """Steps from start to stop."""
     kind: Literal["linear"] = tag("linear")
 
@@ -70,7 +70,7 @@ class Cyclic(Schedule):
     """Weight at the start of each period."""
     high: NonNegativeFloat = 1.0
     """Weight at the end of each period."""
-    period: PositiveInt = 10_000
+    period: Count = 10_000
     """Steps of a period."""
     rise: Annotated[float, Field(gt=0, le=1)] = 0.5
     """Share of a period in which the weight rises."""

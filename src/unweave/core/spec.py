@@ -30,8 +30,9 @@ from typing import (
     get_type_hints,
 )
 
-from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError
+from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError, model_validator
 from pydantic.dataclasses import dataclass
+from pydantic_core import ArgsKwargs, PydanticCustomError
 
 from unweave.core.hints import nearest
 from unweave.core.parts import (
@@ -51,9 +52,12 @@ from unweave.core.parts import (
 
 T = TypeVar("T")
 Seed = Annotated[int, Field(ge=0, lt=2**63)]  # of `unweave.core.noise`
+Count = Annotated[int, Field(gt=0, le=2**53)]  # of steps or observations
+Size = Annotated[int, Field(gt=0, le=1_000_000)]  # of what is in memory: units, draws, components
 
 _NAME = re.compile(r"[a-zA-Z_]\w*|\d+").fullmatch
 _SPAN = re.compile(r"(\d+) ?(?:-|:|\.\.\.|to) ?(\d+)").fullmatch  # how a range is often written
+_DEEPEST = 50  # names of a dotted path
 _SHOWN = 4  # kinds that a hint lists
 
 # Part of every digest. Raise it when a default value changes, or when a field or kind is renamed:
@@ -70,7 +74,40 @@ def spec(cls: type[T]) -> type[T]:
 
     What cannot be is a ValueError of one line that says what to do.
     """
+    validator: Any = classmethod(_reject_booleans)
+    setattr(cls, "_reject_booleans", model_validator(mode="before")(validator))  # noqa: B010
     return plain_errors(cast(type[T], dataclass(frozen=True, config=CONFIG)(cls)))
+
+
+def _reject_booleans(cls: type, given: Any) -> Any:
+    """Reject a boolean where a number belongs, and a number where a boolean does.
+
+    Pydantic takes True for 1 otherwise.
+    """
+    fields = given
+    if isinstance(given, ArgsKwargs):
+        fields = {**dict(zip(_fields(cls), given.args, strict=False)), **(given.kwargs or {})}
+    for name, value in fields.items() if isinstance(fields, dict) else ():
+        if expected := _wrong_type(value, _leaves(cls).get(name, frozenset((Any,)))):
+            raise PydanticCustomError("boolean", "{text}", {"text": expected, "field": name})
+    return given
+
+
+def _wrong_type(value: Any, leaves: frozenset[Any]) -> str:
+    """Say what was expected instead of a boolean or a number, given the types of a field."""
+    if isinstance(value, (tuple, list)):
+        return next(filter(None, (_wrong_type(each, leaves) for each in value)), "")
+    if isinstance(value, bool) and not leaves & {bool, Any}:
+        return f"expected {'a number' if leaves & {int, float} else 'no boolean'}, got {value}"
+    number = isinstance(value, (int, float)) and not isinstance(value, bool)
+    wrong = number and bool in leaves and not leaves & {int, float, Any}
+    return f"expected true or false, got {value}" if wrong else ""
+
+
+@functools.cache
+def _leaves(cls: type) -> dict[str, frozenset[Any]]:
+    """The types that the values of each field may have, also those inside of lists."""
+    return {name: frozenset(_flatten(hint)) for name, hint in _fields(cls).items()}
 
 
 def plain_errors(cls: type[T]) -> type[T]:
@@ -194,6 +231,8 @@ def from_json(cls: type[T], content: object) -> T:
             if isinstance(cause := problem.get("ctx", {}).get("error"), MissingPart):
                 raise cause from None
         raise ValueError(explain(error, cls)) from None
+    except RecursionError:
+        raise ValueError("expected a spec, got values that are nested too deeply") from None
 
 
 def override(cls: type[T], assignments: Iterable[str], base: Mapping[str, Any] | None = None) -> T:
@@ -211,6 +250,8 @@ def override(cls: type[T], assignments: Iterable[str], base: Mapping[str, Any] |
     parsed = [_parse(assignment) for assignment in assignments]
     # What chooses a member comes first; unknown names come last, when members are chosen.
     for path, value in sorted(parsed, key=lambda item: (not _child(cls, item[0][0]), len(item[0]))):
+        if len(path) > _DEEPEST:
+            raise ValueError(f"{'.'.join(path[:3])}...: expected at most {_DEEPEST} names")
         _assign(content, cls, path, value)
     return from_json(cls, content)
 
@@ -255,11 +296,17 @@ def _parse(assignment: str) -> tuple[list[str], Any]:
         raise ValueError(
             f"expected an assignment such as objective=beta-vae or seed=3, got {assignment!r}"
         )
+    return path.split("."), read_value(text)
+
+
+def read_value(text: str) -> Any:
+    """Read a value as JSON if it is that, otherwise as text."""
     try:
-        value = json.loads(text)
+        return json.loads(text)
     except json.JSONDecodeError:
-        value = text
-    return path.split("."), value
+        return text
+    except (ValueError, RecursionError):  # thousands of digits or brackets
+        raise ValueError(f"expected a value, got {text[:20]}...: it is too long") from None
 
 
 def _fields(cls: type) -> dict[str, Any]:
@@ -423,9 +470,14 @@ def _explain_one(problem: Any, cls: type) -> str:
         return f"{where}: not a field of {owner.__name__}: {_other_place(name, owner, {})}"
     if kind == "tuple_type":
         return f"{where}: expected a list, in JSON as [...], got {given!r}"
+    if not problem["loc"] and kind == "dataclass_type":
+        return f"expected the fields of a {cls.__name__} by name, got {type(given).__name__}"
     if kind in ("dataclass_type", "model_attributes_type", "model_type"):
         return f"{where}: {given!r} is not one of its kinds: {_forms(problem, cls)}"
     message = problem["msg"].removeprefix("Value error, ")
+    if kind == "boolean":
+        where = ".".join(filter(None, (where, problem["ctx"]["field"])))
+        return f"{where}: {message}"
     if kind in ("value_error", "assertion_error"):
         return f"{where}: {message}" if where else str(message)
     return f"{where}: {message[0].lower()}{message[1:]}, got {given!r}"

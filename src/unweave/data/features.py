@@ -7,7 +7,6 @@
 from __future__ import annotations
 
 import dataclasses
-import io
 import zlib
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -20,6 +19,7 @@ from numpy.typing import ArrayLike
 from torch import Tensor
 
 from unweave.core.files import write_atomically
+from unweave.core.outputs import npz_bytes
 from unweave.data.dataset import Dataset, Schema
 from unweave.data.files.array_file import TableFile, open_array_file
 from unweave.data.files.arrays import as_numpy
@@ -58,9 +58,8 @@ def write_features(
     columns = [f"feature{k}" for k in range(table.shape[1])] if names is None else list(names)
     if len(columns) != table.shape[1] or len(set(columns)) != len(columns):
         raise ValueError(f"expected {table.shape[1]} distinct names of features, got {columns}")
-    content = io.BytesIO()
-    np.savez(content, features=table, factor_names=np.array(columns))
-    write_atomically(Path(path), content.getvalue())
+    arrays = {KEY: table, "factor_names": np.array(columns)}
+    write_atomically(Path(path), npz_bytes(arrays))
 
 
 def with_features(dataset: Dataset, path: Path) -> DatasetWithFeatures:

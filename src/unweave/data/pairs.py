@@ -9,11 +9,10 @@ from dataclasses import dataclass
 from typing import Literal, final
 
 import torch
-from pydantic import PositiveInt
 from torch import Tensor
 
 from unweave.core.noise import Noise
-from unweave.core.spec import Seed, spec, tag
+from unweave.core.spec import Count, Seed, spec, tag
 from unweave.data.dataset import Dataset, Schema
 from unweave.data.files.streaming import StreamedDataset
 from unweave.data.lattice import Lattice
@@ -36,7 +35,7 @@ class Paired:
     """The dataset to choose from."""
     shared: tuple[str, ...] = ()
     """Factors that both observations of a pair share."""
-    changed: PositiveInt | None = None
+    changed: Count | None = None
     """Number of factors in which the two differ."""
     seed: Seed = 0
     """Seed of the random numbers."""

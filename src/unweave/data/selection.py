@@ -9,12 +9,12 @@ from collections.abc import Sequence
 from typing import Annotated, Literal, Protocol
 
 import torch
-from pydantic import Field, PositiveFloat, PositiveInt
+from pydantic import Field, PositiveFloat
 from torch import Tensor
 
 from unweave.core.hints import nearest
 from unweave.core.noise import Noise
-from unweave.core.spec import Seed, spec, tag
+from unweave.core.spec import Count, Seed, spec, tag
 from unweave.data.dataset import MISSING, Schema
 
 Share = Annotated[float, Field(gt=0, lt=1)]
@@ -53,7 +53,7 @@ class Selection(Protocol):
 class Subset:
     """`count` observations at random without replacement, in their original order."""
 
-    count: PositiveInt
+    count: Count
     """Number of observations to draw."""
     seed: Seed = 0
     """Seed of the random numbers."""
@@ -177,7 +177,7 @@ class Correlated:
     """The two factors to correlate."""
     scale: PositiveFloat = 0.2
     """Strength: 0.2 correlates strongly, 0.7 weakly."""
-    count: PositiveInt | None = None
+    count: Count | None = None
     """Number of observations to draw; by default as many as there are."""
     seed: Seed = 0
     """Seed of the random numbers."""

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import csv
-import zipfile
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,11 +12,15 @@ import torch
 from numpy.typing import NDArray
 
 from unweave.data import Dataset
+from unweave.data.files.array_file import ArrayFile, TableFile, open_array_file, read_array
+from unweave.data.files.columns import list_some
+from unweave.data.files.tables import CsvFile, join_columns
 from unweave.evaluation.model import Array, FittedModel
 from unweave.latents import Latent
 
 _AT_ONCE = 4096  # observations whose reconstructions are compared at once
 _NAME, _ERROR, _SCALE = "name", "rmse", ".sd"
+_CODES, _ROW_NAMES = "codes", "row_names"
 
 
 @dataclass(frozen=True, eq=False)
@@ -54,8 +56,8 @@ class CodeTable:
     def arrays(self) -> dict[str, Any]:
         """Return the arrays of an .npz file."""
         found = {
-            "codes": self.codes,
-            "row_names": np.array(self.row_names),
+            _CODES: self.codes,
+            _ROW_NAMES: np.array(self.row_names),
             "code_names": np.array(self.code_names),
         }
         if self.scales is not None:
@@ -108,36 +110,38 @@ def _errors(model: FittedModel, dataset: Dataset, means: Array) -> NDArray[np.fl
 
 def read_codes(path: Path, model: FittedModel) -> tuple[Array, list[str]]:
     """Read codes (N, D) for a model, and names of the rows, from a CSV, .npz or .npy file."""
-    expected = code_names(model.run.latent)
-    if path.suffix.lower() == ".csv":
-        return _read_csv(path, expected)
-    try:
-        file = np.load(path, allow_pickle=False)
-        arrays = {"codes": file} if isinstance(file, np.ndarray) else dict(file)
-    except (OSError, ValueError, zipfile.BadZipFile) as error:
+    expected, file = code_names(model.run.latent), open_array_file(path)
+    if isinstance(file, TableFile):
+        codes, names = _read_columns(file, expected)
+    else:
+        codes, names = _read_arrays(file)
+    if codes.dtype.kind not in "biuf" or codes.ndim != 2 or not np.isfinite(codes).all():
         raise ValueError(
-            f"expected codes in a .csv, .npz or .npy file, got {path}: {error}"
-        ) from None
-    if "codes" not in arrays:
-        raise ValueError(f"expected an array named codes in {path}, got {', '.join(arrays)}")
-    codes = np.asarray(arrays["codes"], np.float32)
-    names = arrays.get("row_names", np.arange(len(codes)))
-    return codes, [str(name) for name in names]
-
-
-def _read_csv(path: Path, expected: Sequence[str]) -> tuple[Array, list[str]]:
-    if not path.is_file():
-        raise ValueError(f"expected codes in a .csv, .npz or .npy file, got nothing at {path}")
-    with path.open(newline="") as file:
-        header, *rows = csv.reader(file)
-    if missing := [name for name in expected if name not in header]:
-        raise ValueError(
-            f"expected the columns {', '.join(expected)} in {path}, got none named {missing[0]}"
+            f"expected finite numbers (N, {len(expected)}) in {path}, got {codes.dtype} of shape "
+            f"{codes.shape}"
         )
-    places = [header.index(name) for name in expected]
-    names = [row[header.index(_NAME)] if _NAME in header else str(n) for n, row in enumerate(rows)]
-    try:
-        codes = np.array([[float(row[place]) for place in places] for row in rows], np.float32)
-    except (ValueError, IndexError) as error:
-        raise ValueError(f"expected numbers in the columns of {path}: {error}") from None
-    return codes.reshape(len(rows), len(expected)), names
+    return codes.astype(np.float32), names or [str(number) for number in range(len(codes))]
+
+
+def _read_arrays(file: ArrayFile) -> tuple[Array, list[str]]:
+    """Read the only array of a file, or the one named codes, and names of its rows if it has."""
+    names = file.names
+    if names != [""] and _CODES not in names:
+        raise ValueError(f"expected an array named {_CODES} in {file.path}, got {list_some(names)}")
+    rows = [_ROW_NAMES] if _ROW_NAMES in names else []
+    row_names = [str(name) for each in rows for name in np.atleast_1d(read_array(file, each))]
+    return read_array(file, "" if names == [""] else _CODES), row_names
+
+
+def _read_columns(file: TableFile, expected: Sequence[str]) -> tuple[Array, list[str]]:
+    """Read the columns of codes of a table, and the column that names its rows if it has."""
+    if missing := [name for name in expected if name not in file.names]:
+        raise ValueError(
+            f"expected the columns {', '.join(expected)} in {file.path}, got none named "
+            f"{missing[0]}"
+        )
+    codes = read_array(file, join_columns(expected))
+    if _NAME not in file.names:
+        return codes, []
+    names = file.cells(_NAME) if isinstance(file, CsvFile) else file.labels(_NAME).row_names
+    return codes, list(names)

@@ -8,8 +8,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from unweave.core.files import csv_text
 from unweave.core.intervals import Estimate, mean_interval
+from unweave.core.text import csv_text
 from unweave.evaluation.shared_latents import SharedLatent
 from unweave.metrics import Score, Table
 from unweave.metrics.model_metrics import UDR

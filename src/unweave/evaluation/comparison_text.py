@@ -11,6 +11,7 @@ from markupsafe import Markup
 from unweave.core.hints import count_noun
 from unweave.core.html import html_table
 from unweave.core.intervals import Estimate
+from unweave.core.text import visible
 from unweave.evaluation.shared_latents import SAME
 from unweave.metrics.score import Score, aligned
 from unweave.training.flat_settings import value_text
@@ -198,4 +199,4 @@ def comparison_html(comparison: Comparison) -> str:
         lines = (Markup("<li>{}</li>").format(contrast_text(each)) for each in section.contrasts)
         parts.append(Markup("<ul>{}</ul>").format(Markup("").join(lines)))
     parts += [Markup("<p>{}</p>").format(note) for note in comparison.notes]
-    return str(Markup("<div>{}</div>").format(Markup("").join(parts)))
+    return visible(Markup("<div>{}</div>").format(Markup("").join(parts)))

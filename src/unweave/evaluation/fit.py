@@ -18,8 +18,8 @@ from pathlib import Path
 from typing import Any, TypedDict, Unpack, overload
 
 import numpy as np
-from rich.console import Console
 
+from unweave.core.console import PlainConsole
 from unweave.core.notes import print_notes
 from unweave.core.optimisers import Adam
 from unweave.core.spec import digest
@@ -151,7 +151,7 @@ def fit(
     if not seeds:
         raise ValueError("expected a seed or several, as seed=range(10), got none")
     runs = [dataclasses.replace(base, seed=each, **fields) for each in seeds]
-    console = Console(file=sys.stderr)
+    console = PlainConsole(file=sys.stderr)
     try:
         outcomes = train_runs(
             runs,
@@ -185,7 +185,7 @@ def train_runs(
     datasets: Datasets,
     store: Store | None = None,
     progress: Progress | None = None,
-    console: Console | None = None,
+    console: PlainConsole | None = None,
     checkpoint_seconds: float = 30.0,
     precision: Precision = "fp32",
     measure: Measure | Sequence[Measure] | None = None,
@@ -229,7 +229,7 @@ def train_runs(
         warned.append(unmeasured(store.root if store else None))
     for text in warned:
         if console:
-            console.print(text, style="bold yellow", highlight=False, markup=False, soft_wrap=True)
+            console.print(text, style="bold yellow", soft_wrap=True)
         else:
             warnings.warn(text, stacklevel=3)
     return outcomes
@@ -265,7 +265,7 @@ class Callback:
         """Do nothing."""
 
 
-def _as_progress(progress: AnyProgress, console: Console) -> Progress:
+def _as_progress(progress: AnyProgress, console: PlainConsole) -> Progress:
     """Return what reports progress, for all that `fit` takes."""
     if isinstance(progress, bool):
         return ConsoleProgress(console) if progress else Silent()

@@ -14,6 +14,7 @@ from torch import Tensor
 
 from unweave.aggregate import Summary, summarise
 from unweave.core.hints import count_noun
+from unweave.core.memory import main_memory
 from unweave.core.noise import Noise
 from unweave.data import (
     Data,
@@ -196,6 +197,9 @@ class FittedModel:
 
     def sample(self, count: int, seed: int = 0) -> Array:
         """Decode samples of the prior, and of a generator's noise."""
+        whole = isinstance(count, int | np.integer) and not isinstance(count, bool)
+        if not whole or not 0 < count * 4 * math.prod(self.schema.shape) < main_memory():
+            raise ValueError(f"expected a number of samples that fit in memory, got {count!r}")
         noise = Noise(seed, 0, "sample", self.device)
         z = with_hard_samples(self.prior()).rsample(noise, (count,))
         return self.decode(z.cpu(), self.draw_noise(count, seed))

@@ -21,14 +21,14 @@ from functools import partial
 from typing import Annotated, get_args
 
 import numpy as np
-from pydantic import Field, PositiveInt
+from pydantic import Field
 from torch import Tensor
 
 from unweave.core.hints import nearest
 from unweave.core.noise import Noise
 from unweave.core.notes import capture_warnings
 from unweave.core.parallel import run_in_background
-from unweave.core.spec import Seed, spec
+from unweave.core.spec import Count, Seed, spec
 from unweave.data import Dataset
 from unweave.evaluation.evaluate import AggregateName, aggregates, encode
 from unweave.evaluation.model import FittedModel, chosen_rows, factor_columns
@@ -63,10 +63,10 @@ class Measure:
         seed: of rows and samples.
     """
 
-    every: PositiveInt = 10_000
+    every: Count = 10_000
     metrics: Annotated[tuple[str, ...], Field(min_length=1)] = (TERMS,)
-    rows: PositiveInt | None = 10_000
-    samples: PositiveInt = 1_000
+    rows: Count | None = 10_000
+    samples: Count = 1_000
     seed: Seed = 0
 
     def __post_init__(self) -> None:

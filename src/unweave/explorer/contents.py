@@ -20,6 +20,8 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
+from unweave.core.text import visible
+
 Array = NDArray[np.float32]
 Setting = str | int | float | bool | None
 State = Literal["finished", "running", "stopped", "failed", "not started"]
@@ -315,15 +317,15 @@ def _plain(value: Any, arrays: _Arrays) -> Any:
     """Return a value as JSON has it, with arrays stored apart."""
     if isinstance(value, float):
         return value if math.isfinite(value) else None
-    if isinstance(value, (str, int)):
-        return value
+    if isinstance(value, str):
+        return visible(value)
     if isinstance(value, (np.ndarray, File)):
         return arrays.add(value)
     if dataclasses.is_dataclass(value):
         names = [field.name for field in dataclasses.fields(value)]
         return {_camel_case(name): _plain(getattr(value, name), arrays) for name in names}
     if isinstance(value, Mapping):
-        return {name: _plain(each, arrays) for name, each in value.items()}
+        return {visible(name): _plain(each, arrays) for name, each in value.items()}
     if isinstance(value, (list, tuple)):
         return [_plain(each, arrays) for each in value]
     return value

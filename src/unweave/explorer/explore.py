@@ -123,10 +123,10 @@ def serve(content: ServedContent, port: int, open_browser: bool) -> None:
     """Show a page until Ctrl-C."""
     check_ready()
     with ExplorerServer(content, port) as server:
-        out.print(f"explorer: {server.url} (Ctrl-C stops it)", highlight=False, soft_wrap=True)
+        out.print(f"explorer: {server.url} (Ctrl-C stops it)", soft_wrap=True)
         if open_browser:  # some browsers return only when they are closed
             threading.Thread(target=webbrowser.open, args=(server.url,), daemon=True).start()
         try:
             server.serve_forever()
         except KeyboardInterrupt:
-            out.print("stopped", highlight=False)
+            out.print("stopped")

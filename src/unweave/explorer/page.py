@@ -14,6 +14,7 @@ from typing import NamedTuple
 import numpy as np
 from markupsafe import Markup
 
+from unweave.core.text import visible
 from unweave.explorer.contents import Manifest, manifest_json
 
 _PAGE = Markup(
@@ -84,12 +85,12 @@ def render(manifest: Manifest, bundles: Mapping[str, bytes]) -> bytes:
     page = _PAGE.format(
         policy=policy(manifest.served),
         version=manifest.version,
-        title=manifest.title,
+        title=visible(manifest.title),
         style=Markup(app.style),
         data=Markup("").join(data),
         script=_SCRIPT.format(Markup(app.script)),
     )
-    return page.encode(errors="replace")  # a title may have half of a surrogate pair
+    return page.encode()
 
 
 def policy(served: bool) -> str:

@@ -12,10 +12,10 @@ from typing import Annotated, ClassVar, Literal
 
 import torch
 import torch.nn.functional as F
-from pydantic import Field, PositiveFloat, PositiveInt
+from pydantic import Field, PositiveFloat
 from torch import Tensor, nn
 
-from unweave.core.spec import spec, tag
+from unweave.core.spec import Size, spec, tag
 from unweave.core.tensors import Numbers
 from unweave.latents.block import Encode, FixedPrior, FixedPriorBlock
 from unweave.latents.distributions import Bits, Distribution, OneHot, nearest_bits, nearest_one_hot
@@ -73,7 +73,7 @@ class Categorical(DiscreteBlock):
     this one in the same `Product`, the prior is a learned p(z|z_given).  [Esmaeili2019] sec. 5.
     """
 
-    size: Annotated[int, Field(ge=2)] = 10
+    size: Annotated[int, Field(ge=2, le=1_000_000)] = 10
     """Number of classes."""
     temperature: PositiveFloat = 0.66
     """Temperature of the relaxed samples; lower is closer to one class."""
@@ -162,7 +162,7 @@ class Bernoulli(DiscreteBlock):
     rate and aggregate use the probabilities of the bits.
     """
 
-    size: PositiveInt = 2
+    size: Size = 2
     """Number of bits."""
     probability: Annotated[float, Field(gt=0, lt=1)] = 0.5
     """Probability of a one under the prior."""

@@ -7,10 +7,10 @@ import math
 from typing import Literal
 
 import torch
-from pydantic import PositiveFloat, PositiveInt, model_validator
+from pydantic import PositiveFloat, model_validator
 from torch import Tensor, nn
 
-from unweave.core.spec import spec, tag
+from unweave.core.spec import Size, spec, tag
 from unweave.core.tensors import Numbers
 from unweave.latents.block import (
     ClosedFormRateBlock,
@@ -66,7 +66,7 @@ class Gaussian(ClosedFormRateBlock):
     with the same normalisation, `learn="covariance"` a full covariance [Esmaeili2019] sec. 5.
     """
 
-    size: PositiveInt = 10
+    size: Size = 10
     """Number of latent variables in the block."""
     variances: Literal["pca"] | tuple[PositiveFloat, ...] | None = None
     """Variances of the prior; pca: those of the data's principal components."""

@@ -8,10 +8,10 @@ from typing import Annotated, Literal
 
 import torch
 import torch.nn.functional as F
-from pydantic import Field, PositiveFloat, PositiveInt, model_validator
+from pydantic import Field, PositiveFloat, model_validator
 from torch import Tensor
 
-from unweave.core.spec import spec, tag
+from unweave.core.spec import Size, spec, tag
 from unweave.core.tensors import Numbers
 from unweave.latents.block import Encoding, FactorisedBlock, FixedPriorBlock
 from unweave.latents.densities import (
@@ -35,7 +35,7 @@ class StudentT(FactorisedBlock):
     the paper estimates it on the sample (`sampled_rate=True`).
     """
 
-    size: PositiveInt = 10
+    size: Size = 10
     """Number of latent variables in the block."""
     df: PositiveFloat = 5.0
     """Degrees of freedom; fewer have heavier tails."""
@@ -88,7 +88,7 @@ class Sparse(FactorisedBlock):
     deviation s, `spike_scale`; `spike_weight`, w, is the share of columns that are off.
     """
 
-    size: PositiveInt = 50
+    size: Size = 50
     """Number of latent variables in the block."""
     spike_weight: Annotated[float, Field(ge=0, le=1)] = 0.8
     """Share of the columns that are off."""
@@ -134,7 +134,7 @@ class Laplace(FactorisedBlock):
     [Mathieu2019] sec. 6. The rate has a closed form.
     """
 
-    size: PositiveInt = 10
+    size: Size = 10
     """Number of latent variables in the block."""
     scale: PositiveFloat = 1.0
     """Scale of the distribution."""
@@ -168,7 +168,7 @@ class Uniform(FixedPriorBlock):
     from a narrow distribution to the uniform one; its rate is that of u.
     """
 
-    size: PositiveInt = 4
+    size: Size = 4
     """Number of latent variables in the block."""
     low: float = -1.0
     """Lower end of the interval."""

@@ -6,11 +6,11 @@ import math
 from typing import Annotated, Any, Literal
 
 import torch
-from pydantic import BeforeValidator, NonNegativeFloat, PositiveFloat, PositiveInt, model_validator
+from pydantic import BeforeValidator, NonNegativeFloat, PositiveFloat, model_validator
 from torch import Tensor, nn
 
 from unweave.core.noise import Noise
-from unweave.core.spec import spec, tag
+from unweave.core.spec import Size, spec, tag
 from unweave.core.tensors import Numbers
 from unweave.latents.block import (
     Encode,
@@ -203,9 +203,9 @@ class VampPrior(GaussianPosteriorBlock):
     is estimated on the sample.
     """
 
-    size: PositiveInt = 10
+    size: Size = 10
     """Number of latent variables in the block."""
-    components: PositiveInt = 50
+    components: Size = 50
     """Number of learned pseudo-inputs."""
     encoding: Encoding = "diagonal"
     """Covariance of the posterior q(z|x): diagonal or full."""

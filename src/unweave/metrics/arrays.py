@@ -11,6 +11,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from unweave.core.memory import main_memory
+
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
 Bools = NDArray[np.bool_]
@@ -21,8 +23,7 @@ _HUGE = 1e100  # squares of such numbers, and sums of the squares, are still fin
 
 def as_codes(codes: ArrayLike) -> NDArray[np.floating[Any]]:
     """Return codes (N, D) as float32 or float64: finite, at least two rows and one column."""
-    _check_unmasked("codes", codes)
-    z = np.asarray(codes)
+    z = _as_array("codes", codes)
     if z.dtype.kind not in "fiub":
         raise ValueError(f"expected codes that are real numbers, got {z.dtype}: convert to float")
     if z.ndim != 2 or z.shape[0] < 2 or z.shape[1] < 1:
@@ -42,8 +43,7 @@ def as_factors(
 
     NaN, a missing label, is refused unless `missing`; with it, the factors are float64.
     """
-    _check_unmasked("factors", factors)
-    v = np.asarray(factors)
+    v = _as_array("factors", factors)
     if v.ndim != 2 or v.shape[1] < least:
         raise ValueError(
             f"expected factors of shape (N, K) with K >= {least}, got {v.shape}: "
@@ -74,19 +74,24 @@ def real_factors(factors: NDArray[Any]) -> Bools:
     return mask
 
 
-def _check_unmasked(name: str, given: ArrayLike) -> None:
+def _as_array(name: str, given: ArrayLike) -> NDArray[Any]:
+    """Return an array without masked entries; a view may be larger than what it shows of memory."""
     if np.ma.is_masked(given):
         raise ValueError(
             f"expected {name} without masked entries, got a masked array: leave such rows out"
         )
+    array = np.asarray(given)
+    if array.nbytes > main_memory():
+        raise ValueError(f"expected {name} that fit in memory, got shape {array.shape}")
+    return array
 
 
 def as_scales(scales: ArrayLike, shape: tuple[int, ...]) -> NDArray[np.floating[Any]]:
     """Return posterior standard deviations (N, D), which must be positive."""
     s = np.asarray(scales)
-    if s.shape != shape:
+    if s.shape != shape or s.dtype.kind not in "fiu":
         raise ValueError(
-            f"expected scales of the shape of the codes, {shape}, got {s.shape}: "
+            f"expected scales of the shape of the codes, {shape}, got {s.shape} of {s.dtype}: "
             "give the standard deviation of q(z_j|x_n) for each code"
         )
     s = s if s.dtype in (np.float32, np.float64) else s.astype(np.float64)
@@ -101,12 +106,14 @@ def as_scales(scales: ArrayLike, shape: tuple[int, ...]) -> NDArray[np.floating[
 
 def as_kl(kl: ArrayLike, dims: int) -> Floats:
     """Return the mean KL(q(z_j|x) || p(z_j)) of each code in nats, (D,)."""
-    values = np.asarray(kl, dtype=np.float64)
-    if values.shape != (dims,):
+    values = np.asarray(kl)
+    if values.shape != (dims,) or values.dtype.kind not in "fiub":
         raise ValueError(
-            f"expected kl of shape ({dims},), one mean for each code, got {values.shape}: "
+            f"expected kl of shape ({dims},), one mean for each code, got {values.shape} of "
+            f"{values.dtype}: "
             "average KL(q(z_j|x) || p(z_j)) over the data"
         )
+    values = values.astype(np.float64)
     _check_finite("kl", values)
     return values
 
@@ -154,6 +161,11 @@ def as_names(names: Sequence[str] | None, count: int) -> tuple[str, ...]:
             f"{len(names)}: {', '.join(map(str, names))}"
         )
     return tuple(map(str, names))
+
+
+def as_texts(given: NDArray[Any] | None) -> tuple[str, ...]:
+    """Return an array of names as texts; () if there is none."""
+    return () if given is None else tuple(map(str, given.reshape(-1).tolist()))
 
 
 def subset(rows: int, size: int, rng: np.random.Generator) -> Ints:

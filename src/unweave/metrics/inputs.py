@@ -302,7 +302,8 @@ def merge(
             steps = _look_up(given[:, factor_index(other, names, "periods")], other, each)
         else:
             raise ValueError(f"expected one factor that the period of {name} depends on")
-        if not (np.isfinite(steps) & (steps > 0)).all():
+        numbers = steps.dtype.kind in "iuf"
+        if not numbers or not (np.isfinite(steps) & (steps > 0)).all():
             raise ValueError(f"expected positive periods of {name}, got {period}")
         if v.dtype.kind == "i" and (steps != np.rint(steps)).any():
             raise ValueError(
@@ -315,6 +316,8 @@ def merge(
 
 def _look_up(values: NDArray[Any], name: str, periods: Sequence[float]) -> NDArray[Any]:
     """Return the entry of `periods` for each value (N,) of a factor."""
+    if not isinstance(periods, Sequence) or isinstance(periods, str) or not len(values):
+        raise ValueError(f"expected a list of periods for the values of {name}, got {periods!r}")
     if (values != np.rint(values)).any() or values.min() < 0 or values.max() >= len(periods):
         raise ValueError(
             f"expected values of {name} from 0 to {len(periods) - 1}, one for each period given, "

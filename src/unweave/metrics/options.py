@@ -36,6 +36,7 @@ from unweave.metrics.validation import (
 
 _OF_CODES = ("scales", "kl", "estimates")  # options that belong to the codes
 _NARROW = 0.01  # scale of q(z|x) where the codes are the factors, of standard deviation 1
+_MOST_TIMES = 100_000  # that a metric is computed again for an interval, a null or a spread
 _ARGUMENTS = """\
         seed: an integer, or a NumPy generator.
         discrete: (D,) mask of the codes that are categories.
@@ -95,6 +96,11 @@ class _Shared:
             raise ValueError(
                 f"expected at least 2 resamples and 2 shuffles, got {self.resamples} and "
                 f"{self.shuffles}"
+            )
+        if max(self.resamples, self.shuffles, self.reseeds) > _MOST_TIMES:
+            raise ValueError(
+                f"expected at most {_MOST_TIMES:,} resamples, shuffles and reseeds, got "
+                f"{max(self.resamples, self.shuffles, self.reseeds):,}"
             )
         if self.reseeds < 0 or self.reseeds == 1:
             raise ValueError(f"expected at least 2 reseeds, or 0 for none, got {self.reseeds}")

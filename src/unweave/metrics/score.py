@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from unweave.core.files import csv_text
 from unweave.core.html import html_table
+from unweave.core.text import csv_text
 
 Detail = bool | int | float | str | list[int] | list[float] | list[str]
 NULL_SPREAD = "null spread"  # detail: standard deviation of the scores of shuffled factors

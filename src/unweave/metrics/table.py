@@ -30,6 +30,7 @@ from unweave.metrics.arrays import (
     as_mask,
     as_names,
     as_scales,
+    as_texts,
     real_factors,
 )
 from unweave.metrics.inputs import (
@@ -272,17 +273,17 @@ name decides otherwise
                 f"{path} is damaged, its checksum does not match: measure again, `unweave "
                 "evaluate`, or leave the array `checksum` out of a table that you have changed"
             )
-        arrays.setdefault(FACTORS, np.zeros((len(arrays["codes"]), 0), np.int64))
-        names = tuple(str(name) for name in arrays.pop("factor_names", ()))
-        sizes = tuple(int(size) for size in arrays.pop("factor_sizes", ()))
+        arrays.setdefault(FACTORS, np.zeros((*arrays["codes"].shape[:1], 0), np.int64))
+        names = as_texts(arrays.pop("factor_names", None))
+        sizes = _as_integers("factor_sizes", arrays.pop("factor_sizes", None))
         continuous = arrays.pop("continuous", None)
-        row_names = tuple(map(str, arrays.pop("row_names", ())))
+        row_names = as_texts(arrays.pop("row_names", None))
         text = str(arrays.pop("periods", "{}"))
         try:
             periods = json.loads(text)
-        except json.JSONDecodeError:
+        except (ValueError, RecursionError):
             raise ValueError(
-                f"expected periods as JSON text, got {text!r}: save "
+                f"expected periods as JSON text, got {text[:80]!r}: save "
                 """numpy.array('{"orientation": 39}'), for example"""
             ) from None
         columns: dict[str, Any] = arrays | {"factor_names": names, "continuous": continuous}
@@ -307,6 +308,17 @@ def _checksum(arrays: Mapping[str, NDArray[Any]]) -> str:
         value = zlib.crc32(f"{name} {array.dtype.str} {arrays[name].shape}".encode(), value)
         value = zlib.crc32(array.tobytes(), value)
     return f"{value:08x}"
+
+
+def _as_integers(what: str, given: NDArray[Any] | None) -> tuple[int, ...]:
+    """Return an array of integers of a file; () if there is none."""
+    if given is None:
+        return ()
+    if given.dtype.kind not in "iu" or given.ndim != 1:
+        raise ValueError(
+            f"expected {what} as a list of integers, got {given.dtype} of shape {given.shape}"
+        )
+    return tuple(given.tolist())
 
 
 def _known(names: Sequence[str], fields: list[str], path: str | os.PathLike[str]) -> list[str]:
@@ -344,8 +356,9 @@ def _arrays(
     path: str | os.PathLike[str], codes_key: str, factors_key: str, fields: list[str]
 ) -> dict[str, NDArray[Any]]:
     """Read the arrays of a table from an .npz file; keys name the codes and factors."""
+    from unweave.data.files.array_file import read_array
     from unweave.data.files.npy import NpzFile
-    from unweave.metrics.table_files import CODES, FACTORS, read_array
+    from unweave.metrics.table_files import CODES, FACTORS
 
     if not zipfile.is_zipfile(path):
         raise ValueError(

@@ -15,11 +15,11 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from unweave.data.files.array_file import ArrayFile, TableFile, open_array_file
+from unweave.data.files.array_file import ArrayFile, TableFile, open_array_file, read_array
 from unweave.data.files.columns import choose_columns, csv_notes, list_some
 from unweave.data.files.labels import LabelColumn
-from unweave.data.files.rows import InMemoryRows
 from unweave.data.files.tables import expand_columns, join_columns
+from unweave.metrics.arrays import as_texts
 
 Array = NDArray[Any]
 
@@ -81,7 +81,7 @@ def labels_as_factors(columns: Sequence[LabelColumn], count: int) -> dict[str, A
 def label_columns(array: Array, names: Sequence[str] = ()) -> list[LabelColumn]:
     """Return the columns of an array of labels, (N,) or (N, K), of numbers or text."""
     columns = array[:, None] if array.ndim == 1 else array
-    if columns.ndim != 2:
+    if columns.ndim != 2 or not columns.shape[1]:
         raise ValueError(f"expected factors of shape (N, K) or (N,), got {array.shape}")
     named = names or [f"factor {k}" for k in range(columns.shape[1])]
     if len(named) != columns.shape[1]:
@@ -91,16 +91,10 @@ def label_columns(array: Array, names: Sequence[str] = ()) -> list[LabelColumn]:
     return [LabelColumn.from_array(n, c) for n, c in zip(named, columns.T, strict=True)]
 
 
-def read_array(file: ArrayFile, name: str) -> Array:
-    """Read a whole array of a file."""
-    rows = file.rows(name)
-    return rows.array if isinstance(rows, InMemoryRows) else rows.read(0, rows.shape[0])
-
-
 def _read_codes(path: Path, key: str, factors_key: str) -> _Codes:
     file = open_array_file(path)
     if not isinstance(file, TableFile):
-        values = read_array(file, _choose(file, key, CODES, "--codes-key"))
+        values = np.atleast_1d(read_array(file, _choose(file, key, CODES, "--codes-key")))
         if values.ndim == 1:
             values = values[:, None]
         return _Codes(values, _row_names(file), [])
@@ -119,8 +113,8 @@ def _read_labels(path: Path, key: str) -> _Labels:
         name = _choose(file, key, FACTORS, "--factors-key")
         names: list[str] = []
         if "factor_names" in file.names:
-            names = [str(each) for each in read_array(file, "factor_names")]
-        array = read_array(file, name)
+            names = list(as_texts(read_array(file, "factor_names")))
+        array = np.atleast_1d(read_array(file, name))
         if not names and array.ndim == 1:
             names = [name.rpartition("/")[2] or path.stem]
         return _Labels(label_columns(array, names), _row_names(file))
@@ -158,7 +152,7 @@ def _choose(file: ArrayFile, key: str, usual: str, option: str) -> str:
 def _row_names(file: ArrayFile) -> tuple[str, ...]:
     if "row_names" not in file.names:
         return ()
-    return tuple(str(name) for name in read_array(file, "row_names"))
+    return as_texts(read_array(file, "row_names"))
 
 
 def _join(

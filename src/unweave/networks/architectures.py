@@ -5,13 +5,13 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from functools import partial
-from typing import ClassVar, Literal
+from typing import Annotated, ClassVar, Literal
 
-from pydantic import NonNegativeFloat, PositiveInt
+from pydantic import Field, NonNegativeFloat
 from torch import nn
 
 from unweave.core.optimisers import Adam
-from unweave.core.spec import spec, tag
+from unweave.core.spec import Size, spec, tag
 from unweave.networks.base import BaseNetwork, Outputs, Shape
 from unweave.networks.initialise import NormalStack
 from unweave.networks.layers import BatchNorm, Conv2d, ConvTranspose2d
@@ -48,7 +48,7 @@ class Kim2018(BaseNetwork):
     The fully connected layer of the encoder has no activation, as printed.
     """
 
-    hidden: PositiveInt = 128
+    hidden: Size = 128
     """Units of the hidden layer."""
     kind: Literal["kim2018"] = tag("kim2018")
 
@@ -71,7 +71,7 @@ class Mathieu2019(BaseNetwork):
     in [Mathieu2018] table 1a.
     """
 
-    hidden: PositiveInt = 128
+    hidden: Size = 128
     """Units of the hidden layer."""
     third: Literal[32, 64] = 64
     """Channels of the third convolution."""
@@ -103,7 +103,7 @@ class DCGAN(BaseNetwork):
     table also normalises the first convolution; `first_norm=False` omits that, as [Radford2016].
     """
 
-    base: PositiveInt = 32
+    base: Size = 32
     """Channels of the first convolutions."""
     first_norm: bool = True
     """Whether the first convolution is normalised."""
@@ -174,9 +174,9 @@ class Conv(BaseNetwork):
     modelled on [Kim2018] table 1.
     """
 
-    base: PositiveInt = 32
+    base: Size = 32
     """Channels of the first convolutions."""
-    hidden: PositiveInt = 256
+    hidden: Size = 256
     """Units of the hidden layer."""
     kind: Literal["conv"] = tag("conv")
 
@@ -200,7 +200,7 @@ class MLP(BaseNetwork):
     """Fully connected layers, for vectors and small images; the decoder mirrors the encoder."""
 
     # [Mathieu2019] table 1b; [Sikka2019] app. C has (256, 200, 200) with tanh.
-    hidden: tuple[PositiveInt, ...] = (100,)
+    hidden: Annotated[tuple[Size, ...], Field(max_length=1_000)] = (100,)
     """Units of each hidden layer of the encoder; the decoder mirrors them."""
     activation: Literal["relu", "tanh"] = "relu"
     """Activation function of the hidden layers."""
@@ -229,9 +229,9 @@ class Critic:
     The slope 0.2 is that of the reference implementations; the paper does not state it.
     """
 
-    width: PositiveInt = 1000
+    width: Size = 1000
     """Units of each hidden layer."""
-    depth: PositiveInt = 6
+    depth: Annotated[int, Field(gt=0, le=1_000)] = 6
     """Number of hidden layers."""
     slope: NonNegativeFloat = 0.2
     """Slope of the leaky ReLU for negative values."""

@@ -4,18 +4,18 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Callable
-from typing import ClassVar, Literal
+from typing import Annotated, ClassVar, Literal
 
 import torch
 import torch.nn.functional as F
-from pydantic import NonNegativeInt, PositiveInt, model_validator
+from pydantic import Field, model_validator
 from torch import Tensor
 
 from unweave import models
 from unweave.core.noise import Noise
 from unweave.core.optimisers import Adam
 from unweave.core.schedules import Weight
-from unweave.core.spec import spec, tag
+from unweave.core.spec import Size, spec, tag
 from unweave.latents import Latent
 from unweave.likelihoods import Likelihood
 from unweave.networks import Kim2018GAN, Network, Shape
@@ -150,9 +150,9 @@ class InfoGAN(AdversarialObjective):
     not_in_nats = (CRITIC_ACCURACY,)
     information: Weight = 1.0
     """Weight of the mutual information between codes and images."""
-    critic_steps: PositiveInt = 1
+    critic_steps: Size = 1
     """Updates of the critic in a step, each on its own batch."""
-    noise_size: NonNegativeInt = 5
+    noise_size: Annotated[int, Field(ge=0, le=1_000_000)] = 5
     """Columns of noise that the generator reads beside the codes."""
     network: Kim2018GAN = Kim2018GAN()
     """Generator, critic and recogniser."""
@@ -190,9 +190,9 @@ class InfoWGANGP(AdversarialObjective):
     """Weight of the mutual information between codes and images."""
     penalty: Weight = 10.0
     """Weight of the gradient penalty of the critic."""
-    critic_steps: PositiveInt = 1
+    critic_steps: Size = 1
     """Updates of the critic in a step, each on its own batch."""
-    noise_size: NonNegativeInt = 5
+    noise_size: Annotated[int, Field(ge=0, le=1_000_000)] = 5
     """Columns of noise that the generator reads beside the codes."""
     network: Kim2018GAN = Kim2018GAN(norm="layer")
     """Generator, critic and recogniser."""

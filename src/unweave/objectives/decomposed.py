@@ -6,7 +6,6 @@ import math
 from typing import ClassVar, Literal
 
 import torch
-from pydantic import PositiveInt
 from torch import Tensor
 from torch.func import vmap
 
@@ -14,7 +13,7 @@ from unweave.aggregate import Decomposition, Estimator, decompose, estimate
 from unweave.core.hints import nearest
 from unweave.core.noise import Noise
 from unweave.core.schedules import Weight
-from unweave.core.spec import spec, tag
+from unweave.core.spec import Size, spec, tag
 from unweave.latents import Latent, prior_samples
 from unweave.models import ForwardPass, Model
 from unweave.objectives.base import (
@@ -121,7 +120,7 @@ class LagrangianVAE(BaseObjective):
     """Weight of E[-log p(x)]."""
     marginal_kl: Weight = 1.0
     """Weight of KL(q(z) || p(z))."""
-    particles: PositiveInt = 256
+    particles: Size = 256
     """Samples from which p(x) is estimated."""
     estimator: Estimator = "stratified"
     """How q(z) is estimated from a batch."""

@@ -11,7 +11,7 @@ from types import MappingProxyType
 from typing import Annotated, ClassVar, Literal
 
 import torch.nn.functional as F
-from pydantic import PositiveFloat, PositiveInt, model_validator
+from pydantic import PositiveFloat, model_validator
 from torch import Tensor
 
 from unweave.aggregate import (
@@ -26,7 +26,7 @@ from unweave.aggregate import (
 )
 from unweave.core.noise import Noise
 from unweave.core.parts import Open
-from unweave.core.spec import spec, tag
+from unweave.core.spec import Size, spec, tag
 from unweave.latents import Latent, prior_samples
 from unweave.latents.block import consecutive_slices
 from unweave.models import ForwardPass
@@ -185,7 +185,7 @@ class Moments(Divergence):
 class SlicedWasserstein(Divergence):
     """The mean over random directions of W_2^2 between projected samples.  [Kolouri2018] alg. 1."""
 
-    projections: PositiveInt = 50
+    projections: Size = 50
     """Number of random directions."""
     kind: Literal["sliced-wasserstein"] = tag("sliced-wasserstein")
     nats: ClassVar[bool] = False

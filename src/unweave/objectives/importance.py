@@ -6,11 +6,10 @@ import math
 from typing import Literal
 
 import torch
-from pydantic import PositiveInt
 from torch import Tensor
 
 from unweave.core.noise import Noise
-from unweave.core.spec import spec, tag
+from unweave.core.spec import Size, spec, tag
 from unweave.latents import Distribution
 from unweave.models import Model
 from unweave.objectives.base import BaseObjective, Batch, Carry, Loss, Nets, Term
@@ -46,7 +45,7 @@ class IWAE(BaseObjective):
     discrete variables (straight through), because importance weights need true samples.
     """
 
-    particles: PositiveInt = 50
+    particles: Size = 50
     """Samples of z for each observation, K."""
     kind: Literal["iwae"] = tag("iwae")
 

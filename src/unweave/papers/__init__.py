@@ -12,8 +12,7 @@ from dataclasses import replace
 from pathlib import Path
 from tempfile import TemporaryFile
 
-from rich.console import Console
-
+from unweave.core.console import PlainConsole
 from unweave.core.files import make_folder
 from unweave.core.hints import nearest, nearest_path
 from unweave.papers import esmaeili2019, kim2018, mathieu2018, mathieu2019, sikka2019
@@ -117,7 +116,7 @@ def train_studies(figures: Sequence[Reproduction], workspace: Workspace, out: Pa
 
 
 def merge_results(
-    figures: Sequence[Reproduction], files: Sequence[Path], out: Path | str, console: Console
+    figures: Sequence[Reproduction], files: Sequence[Path], out: Path | str, console: PlainConsole
 ) -> None:
     """Add networks from other files of results to the studies of figures; print how many."""
     studies = {
@@ -132,7 +131,7 @@ def merge_results(
             raise ValueError(f"there is no file {file}: {nearest_path(file)}")
         for study in studies.values():
             new = merge(study, study.path(Path(out)), file)
-            console.print(f"{file}: {new} new networks of {study.name}", highlight=False)
+            console.print(f"{file}: {new} new networks of {study.name}")
 
 
 def write_pages(

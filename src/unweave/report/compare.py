@@ -18,7 +18,7 @@ from unweave.evaluation.shared_latents import SAME
 from unweave.report.charts import Panel, Plot, padded, ticks
 from unweave.report.figures import settled_span
 from unweave.report.studies import series_style
-from unweave.report.templates import template
+from unweave.report.templates import render_page
 from unweave.report.text import metric_title, words
 from unweave.training.flat_settings import value_text
 
@@ -55,7 +55,8 @@ def write_comparison(comparison: Comparison, path: str | Path) -> Path:
 def render_comparison(comparison: Comparison) -> str:
     """Return the page about a comparison as HTML."""
     runs = sum(len(group.runs) for s in comparison.sections for group in s.groups)
-    return template("compare.html.j2").render(
+    return render_page(
+        "compare.html.j2",
         runs=runs,
         notes=comparison.notes,
         level=f"{comparison.level:.0%}",

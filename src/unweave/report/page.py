@@ -22,7 +22,7 @@ from unweave.metrics.registry import metric_citations
 from unweave.report import figures, summary, traversals, vectors
 from unweave.report.analysis import Analysis, analyse
 from unweave.report.pictures import colour_legend, is_image
-from unweave.report.templates import template
+from unweave.report.templates import render_page
 from unweave.report.verdict import verdict
 from unweave.training import configuration
 from unweave.training.overrides import train_arguments
@@ -64,7 +64,7 @@ def render(
     """Return the page about a trained run as HTML."""
     analysis = analyse(model, rows, scores)
     context = _texts(analysis) | _charts(analysis) | _observations(analysis, channels)
-    return template("page.html.j2").render(context, explorer=explorer)
+    return render_page("page.html.j2", **context, explorer=explorer)
 
 
 def _texts(analysis: Analysis) -> dict[str, Any]:

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
-from jinja2 import Environment, PackageLoader, StrictUndefined, Template
+from typing import Any
+
+from jinja2 import Environment, PackageLoader, StrictUndefined
 
 from unweave.core.bibliography import entry_field
+from unweave.core.text import visible
 from unweave.report.text import number, symbol
 
 
-def template(name: str) -> Template:
-    """Return a template of this folder; text is escaped, and undefined names are errors."""
+def render_page(name: str, **context: Any) -> str:
+    """Fill a template of this folder; text is escaped, and control characters are visible."""
     environment = Environment(
         loader=PackageLoader("unweave.report", "."),
         autoescape=True,
@@ -18,4 +21,4 @@ def template(name: str) -> Template:
         lstrip_blocks=True,
     )
     environment.globals.update(symbol=symbol, number=number, entry_field=entry_field)
-    return environment.get_template(name)
+    return visible(environment.get_template(name).render(context))

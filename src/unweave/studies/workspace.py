@@ -11,9 +11,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeVar, get_args
 
 import torch
-from rich.console import Console
 
 from unweave.bench.throughput import machine
+from unweave.core.console import PlainConsole
 from unweave.core.progress import ProgressDisplay
 from unweave.training import Progress
 from unweave.training.store import Store
@@ -160,7 +160,7 @@ class Workspace:
     store: Store
     device: torch.device
     progress: Progress
-    console: Console | None = None
+    console: PlainConsole | None = None
     checkpoint_seconds: float = 30.0
     deadline: float = math.inf  # on the clock of time.monotonic; studies stop training there
     networks: int | None = None  # train at most this many networks of studies
@@ -175,7 +175,7 @@ class Workspace:
     def say(self, text: str) -> None:
         """Print a message."""
         if self.console is not None:
-            self.console.print(text, highlight=False, soft_wrap=True)
+            self.console.print(text, soft_wrap=True)
 
     def each(self, what: str, items: Sequence[T]) -> Iterator[T]:
         """Iterate over items that take long, with a progress bar."""

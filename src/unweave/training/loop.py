@@ -42,8 +42,8 @@ def pick_device(name: str) -> torch.device:
         return torch.device("cuda" if torch.cuda.is_available() else "cpu")
     try:
         device = torch.device(name)
-        torch.empty(0, device=device)
-    except (RuntimeError, AssertionError):
+        torch.empty(0, device=device).numpy(force=True)  # "meta" has no values
+    except (RuntimeError, AssertionError, NotImplementedError):
         usable = "auto, cpu or cuda" if torch.cuda.is_available() else "auto or cpu"
         raise ValueError(f"device {name!r} cannot be used here; use {usable}") from None
     return device

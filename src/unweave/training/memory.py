@@ -1,4 +1,4 @@
-"""CPU memory: shared between processes for the state, and reused from step to step."""
+"""Memory: whether a run fits, what processes share, and what is reused from step to step."""
 
 from __future__ import annotations
 
@@ -10,11 +10,14 @@ import sys
 from collections.abc import Iterator
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
+
+from unweave.core.memory import main_memory
 
 _CPU = torch.device("cpu")
 _TRIM, _MAP = -1, -3  # glibc's M_TRIM_THRESHOLD and M_MMAP_THRESHOLD
 _REUSED = 2**30  # bytes
+_COPIES = 4  # of each parameter: its gradient and two moments beside it
 _DEFAULT = {_MAP: 2**25, _TRIM: 2**26}  # the largest values that glibc chooses by itself
 
 
@@ -39,6 +42,30 @@ def reuse_memory(device: torch.device) -> Iterator[None]:
         for parameter, default in _DEFAULT.items():
             library.mallopt(parameter, default)
         library.malloc_trim(0)
+
+
+def check_memory(nets: nn.Module, batch: int, device: torch.device) -> None:
+    """Refuse networks that cannot fit, before they are built.
+
+    Args:
+        nets: the networks of a run, on any device, such as "meta".
+        batch: numbers that a batch has besides.
+        device: where they would be trained.
+    """
+    parameters = sum(parameter.numel() for parameter in nets.parameters())
+    needed, there = 4 * (_COPIES * parameters + batch), _device_memory(device)
+    if needed > there:
+        raise ValueError(
+            f"a run with {parameters:,} parameters and this batch needs at least "
+            f"{needed / 2**30:,.0f} GiB, and {device} has {there / 2**30:,.0f}: make the latent "
+            "space, the networks or the batch smaller"
+        )
+
+
+def _device_memory(device: torch.device) -> int:
+    if device.type == "cuda":
+        return int(torch.cuda.get_device_properties(device).total_memory)
+    return main_memory()
 
 
 def shared(tensor: Tensor) -> Tensor:

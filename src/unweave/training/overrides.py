@@ -10,6 +10,7 @@ import dataclasses
 import difflib
 import itertools
 import json
+import math
 import re
 import shlex
 import tomllib
@@ -50,6 +51,7 @@ _COLUMN_NAMES = ("key", "factors_key", "ignore")
 _PLAIN = re.compile(r"[A-Za-z_/][\w./-]*")
 _JSON_WORDS = ("true", "false", "null", "NaN", "Infinity")
 _LINE_WIDTH = 88
+_MOST_RUNS = 10_000  # that one command describes
 OTHER_NAMES = {  # what other programs call a field
     "learning_rate": "optimiser.lr",
     "epochs": "steps, the number of updates",
@@ -91,6 +93,7 @@ def runs_from(
     _check_repeats(assignments)
     _check_sweeps(assignments)
     alternatives = [_alternatives(assignment) for assignment in assignments]
+    _check_count(math.prod(map(len, alternatives)))
     selections = tuple(selection_from(text) for text in select)
     stated = base or {}
 
@@ -114,6 +117,13 @@ def runs_from(
         run = dataclasses.replace(create(combination, chosen | stated), data=run.data)
         runs.append(run)
     return list({run.digest: run for run in runs}.values())
+
+
+def _check_count(runs: int) -> None:
+    if runs > _MOST_RUNS:
+        raise ValueError(
+            f"expected at most {_MOST_RUNS:,} runs, got {runs:,}: train them with several commands"
+        )
 
 
 def _check_repeats(assignments: Sequence[str]) -> None:
@@ -149,7 +159,7 @@ def base_from(path: Path) -> dict[str, Any]:
     toml = path.suffix == ".toml"
     try:
         content = tomllib.loads(path.read_text()) if toml else json.loads(path.read_text())
-    except (json.JSONDecodeError, tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+    except (ValueError, RecursionError) as error:
         raise ValueError(f"{path} is not valid {'TOML' if toml else 'JSON'}: {error}") from None
     fields: dict[str, Any] = settings_in(content) if isinstance(content, dict) else content
     spec.from_json(Run, fields)
@@ -184,7 +194,7 @@ def selection_from(text: str) -> AnySelection:
                     "held-out:shape=heart,x=0..15 or correlated:factors=floor_hue+wall_hue"
                 )
             if name in fields or known[kind] is not HeldOut:
-                content[name] = value.split("+") if name == "factors" else _read_value(value)
+                content[name] = value.split("+") if name == "factors" else spec.read_value(value)
             else:
                 classes[name] = [_read_class(each) for each in value.split("+")]
         combinations.append(classes)
@@ -198,15 +208,8 @@ def selection_from(text: str) -> AnySelection:
 
 def _read_class(text: str) -> Any:
     """Return the name of a class: a number if the text is exactly that number, otherwise text."""
-    value = _read_value(text)
+    value = spec.read_value(text)
     return value if type(value) in (int, float) and str(value) == text else text
-
-
-def _read_value(text: str) -> Any:
-    try:
-        return json.loads(text)
-    except json.JSONDecodeError:
-        return text
 
 
 def _select(data: Data, selections: tuple[AnySelection, ...], features: Path | None) -> Selected:
@@ -229,12 +232,13 @@ def _alternatives(assignment: str) -> list[list[str]]:
     if path == "data":
         return [_data_assignments(text)]
     if path.rpartition(".")[2] in _COLUMN_NAMES:
-        text = text if isinstance(_read_value(text), str | None) else json.dumps(text)
+        text = text if isinstance(spec.read_value(text), str | None) else json.dumps(text)
         return [[f"{path}={text}"]]  # a name such as 995 is text too
     span = _RANGE.fullmatch(text)
     if span and int(span[1]) > int(span[2]):
         raise ValueError(f"{path}: {text} is empty; write the smaller number first")
     if span:
+        _check_count(int(span[2]) - int(span[1]) + 1)
         return [[f"{path}={n}"] for n in range(int(span[1]), int(span[2]) + 1)]
     if _LIST.fullmatch(text):
         return [[f"{path}={value}"] for value in text.split(",")]

@@ -6,8 +6,7 @@ import time
 from collections.abc import Sequence
 from typing import Any, Protocol, runtime_checkable
 
-from rich.console import Console
-
+from unweave.core.console import PlainConsole
 from unweave.core.hints import count_noun
 from unweave.core.progress import ProgressDisplay
 from unweave.training.engine import Row
@@ -51,7 +50,7 @@ class Silent:
 class ConsoleProgress:
     """Progress on a console: steps, rate, time left, and the terms averaged over the lanes."""
 
-    def __init__(self, console: Console) -> None:
+    def __init__(self, console: PlainConsole) -> None:
         self.console = console
 
     def begin(self, runs: Sequence[Run], step: int) -> None:
@@ -87,7 +86,7 @@ class ConsoleProgress:
         self._display.__exit__()
 
     def _print(self, text: str, style: str | None = None) -> None:
-        self.console.print(text, style=style, highlight=False, soft_wrap=True)
+        self.console.print(text, style=style, soft_wrap=True)
 
 
 def describe(runs: Sequence[Run]) -> str:

@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 import dataclasses
+import math
 from functools import partial
 from typing import Any
 
 import torch
-from pydantic import PositiveInt
 
 from unweave import likelihoods
 from unweave.core import spec as specs
 from unweave.core.html import spec_html
 from unweave.core.optimisers import Adam
 from unweave.core.schedules import Linear
-from unweave.core.spec import Seed, spec
+from unweave.core.spec import Count, Seed, spec
 from unweave.data import (
     Data,
     Dataset,
@@ -29,6 +29,7 @@ from unweave.latents import Gaussian, Latent
 from unweave.likelihoods import Likelihood
 from unweave.networks import MLP, Conv, Init, Kim2018, Network, Shape
 from unweave.objectives import BetaVAE, Label, Nets, Objective
+from unweave.training.memory import check_memory
 
 _FEW_ROWS = 1_000  # by which data are judged
 
@@ -63,9 +64,9 @@ class Run:
     """Optimiser of the model."""
     init: Init = "fan-in"
     """Initial weights: as in PyTorch (fan-in) or as in TensorFlow (glorot)."""
-    batch_size: PositiveInt = 64
+    batch_size: Count = 64
     """Observations in a batch."""
-    steps: PositiveInt = 30_000  # a first look; [Kim2018] app. A: 300,000 on 2D Shapes
+    steps: Count = 30_000  # a first look; [Kim2018] app. A: 300,000 on 2D Shapes
     """Training steps."""
     seed: Seed = 0
     """Seed of initial weights, batches and noise."""
@@ -147,8 +148,14 @@ class Run:
                 run.latent, dict(zip(dataset.factor_names, dataset.factor_sizes, strict=True))
             )
         with torch.device("meta"):  # shapes alone, nothing allocated
-            run.build(dataset.shape)
+            nets = run.build(dataset.shape)
+        check_memory(nets, run._numbers_in_a_batch(dataset.shape), dataset.device)
         return run
+
+    def _numbers_in_a_batch(self, shape: Shape) -> int:
+        """How many numbers a batch surely has: observations, reconstructions and codes."""
+        draws: int = getattr(self.objective, "particles", 1)
+        return self.batch_size * draws * (2 * math.prod(shape) + sum(self.latent.variables))
 
     def build(self, shape: Shape) -> Nets:
         """The networks of all players, for observations of a shape."""

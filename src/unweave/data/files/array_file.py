@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from pathlib import Path
 from typing import Protocol
 
 from unweave.core.hints import nearest_path
+from unweave.core.memory import main_memory
 from unweave.data.files.hdf5 import Hdf5File
 from unweave.data.files.npy import NpyFile, NpzFile
-from unweave.data.files.rows import Rows
+from unweave.data.files.rows import Array, InMemoryRows, Rows
 from unweave.data.files.tables import CsvFile, ParquetFile
 
 EXTENSIONS = (".npy", ".npz", ".h5", ".hdf5", ".parquet", ".csv")
@@ -61,6 +63,16 @@ def open_array_file(path: Path) -> ArrayFile:
         "those of none: perhaps pickled objects, which can run code and are never loaded; save "
         "plain arrays with numpy.savez"
     )
+
+
+def read_array(file: ArrayFile, name: str) -> Array:
+    """Read a whole array of a file, unless it cannot fit into memory."""
+    rows = file.rows(name)
+    if isinstance(rows, InMemoryRows):
+        return rows.array
+    if (size := math.prod(rows.shape) * rows.dtype.itemsize) > main_memory():
+        raise ValueError(f"{name!r} of {file.path} has {size:,} bytes, which do not fit in memory")
+    return rows.read(0, rows.shape[0])
 
 
 def check_key(file: ArrayFile, name: str) -> str:

@@ -17,6 +17,7 @@ from numpy.typing import ArrayLike
 from pydantic import Field
 from torch import Tensor
 
+from unweave.core.memory import main_memory
 from unweave.core.spec import spec, tag
 from unweave.data.cache import cached_json
 from unweave.data.dataset import AbsolutePath, ArrayDataset, Dataset, Schema
@@ -239,13 +240,21 @@ def from_array(
             f"expected an array that may be copied into memory, got {images.nbytes / 2**30:.1f} GB "
             f"mapped from {images.filename}: pass the path of the .npy file, which is then streamed"
         )
+    place = _as_device(device)
     images = as_numpy(images)
     factors = None if factors is None else as_numpy(factors)
     dataset = array_dataset(images, factors, names, scale=scale, axes=axes)
     digest = _digest(images, factors, dataset.factor_names)
-    dataset = dataset.to(torch.device(device))
+    dataset = dataset.to(place)
     _BOUND.setdefault((digest, scale, axes), dataset)
     return InMemory(digest, images.shape, str(images.dtype), scale, axes), dataset
+
+
+def _as_device(name: torch.device | str) -> torch.device:
+    try:
+        return torch.device(name)
+    except RuntimeError:
+        raise ValueError(f"expected a device such as cpu or cuda:1, got {name!r}") from None
 
 
 def array_dataset(
@@ -445,9 +454,12 @@ def as_numpy(array: ArrayLike | Tensor) -> Array:
                 f"{array.layout}: convert it with .float() or .to_dense()"
             ) from None
     try:
-        return np.asarray(array)
+        converted = np.asarray(array)
     except ValueError as error:
         raise ValueError(f"expected a regular array, got {error}: make all rows equal") from None
+    if converted.nbytes > main_memory() and not isinstance(array, np.memmap):
+        raise ValueError(f"expected an array that fits in memory, got shape {converted.shape}")
+    return converted
 
 
 def _reject_text(file: ArrayFile, rows: Rows, columns: Sequence[str]) -> None:

@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import NamedTuple
 
+from unweave.core.text import unquoted
 from unweave.data.files.labels import MISSING_WORDS, column_values
 
 _DECIMAL = re.compile(r"[+-]?\d*,\d+([eE][+-]?\d+)?")  # 23,25
@@ -33,7 +34,7 @@ def read_csv(path: Path) -> CsvText:
             file.seek(0)
             delimiter = _delimiter(first)
             reader = csv.reader(file, delimiter=delimiter, strict=True)
-            lines = [(reader.line_num, line) for line in reader if line]
+            lines = [(reader.line_num, list(map(unquoted, line))) for line in reader if line]
     except UnicodeDecodeError:
         raise ValueError(_explain_encoding(path)) from None
     except (OSError, csv.Error) as error:

@@ -52,7 +52,7 @@ class NpyFile:
             expected = offset + math.prod(shape) * dtype.itemsize
             if (size := self.path.stat().st_size) != expected:
                 raise ValueError(_mismatch(str(self.path), shape, dtype, expected, size))
-            if by_column:
+            if by_column or not shape:
                 _check_small(str(self.path), size)
                 return InMemoryRows(_array(file, shape, dtype, by_column, str(self.path)))
         return FileRows(self.path, offset, shape, dtype)

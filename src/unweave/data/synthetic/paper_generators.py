@@ -8,11 +8,11 @@ from typing import Annotated, ClassVar, Literal
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from pydantic import Field, NonNegativeFloat, PositiveInt
+from pydantic import Field, NonNegativeFloat
 from torch import Tensor
 
 from unweave.core.noise import Noise
-from unweave.core.spec import Seed, spec, tag
+from unweave.core.spec import Seed, Size, spec, tag
 from unweave.data.dataset import Dataset
 from unweave.data.files.arrays import Arrays, array_dataset
 from unweave.data.files.folder import Folder
@@ -39,7 +39,7 @@ class Pinwheel:
 
     clusters: Annotated[int, Field(ge=1, le=1024)] = 4
     """Number of arms."""
-    points_per_cluster: PositiveInt = 100
+    points_per_cluster: Size = 100
     """Points in each arm."""
     radial_std: NonNegativeFloat = 0.1
     """Standard deviation along the radius."""
@@ -93,7 +93,7 @@ class Mixing:
     """Numbers of these images."""
     noise: NonNegativeFloat = 1.0
     """Standard deviation of the noise."""
-    observations: PositiveInt = 1000
+    observations: Size = 1000
     """Number of observations to draw."""
     exact_moments: bool = False
     """Whether mean and covariance of the sample are exactly those asked for."""
@@ -173,7 +173,7 @@ class MovingDigit:
     """Height and width of the images in pixels."""
     noise: NonNegativeFloat = 1.0
     """Standard deviation of the position's noise in pixels."""
-    observations: PositiveInt = 1000
+    observations: Size = 1000
     """Number of observations to draw."""
     seed: Seed = 0
     """Seed of the random numbers."""

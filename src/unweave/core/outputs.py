@@ -1,0 +1,94 @@
+"""Files that commands write: which existing ones they may replace.
+
+Pages, pictures and archives of arrays say inside that unweave wrote them, and are replaced. Any
+other file is replaced only if the user says so.
+"""
+
+from __future__ import annotations
+
+import io
+import os
+import zipfile
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from PIL.Image import Image
+
+_WRITER = b"Written by unweave"
+_AT_START = (b'<meta name="generator" content="unweave', b"Software\0" + _WRITER)  # HTML, PNG
+_START, _END = 4096, 64  # bytes in which files say who wrote them
+
+
+def check_output(
+    path: Path | None,
+    option: str,
+    overwrite: bool,
+    extensions: tuple[str, ...] = (),
+    *,
+    folder: bool = False,
+) -> None:
+    """Refuse to write to a path, before anything is computed.
+
+    Args:
+        path: where to write; None, standard output, is never refused.
+        option: the option that gives it.
+        overwrite: whether any existing file may be replaced.
+        extensions: what the name of a file may end in; () is anything.
+        folder: whether a path without an extension is a folder of files.
+    """
+    if path is None:
+        return
+    in_folder = folder and not path.suffix
+    if extensions and not in_folder and path.suffix.lower() not in extensions:
+        expected = f"{'a folder, or ' if folder else ''}a file that ends in {', '.join(extensions)}"
+        raise ValueError(f"expected {expected}, got {option} {path}")
+    if not in_folder and path.is_dir():
+        raise ValueError(f"expected a file to write, got {option} {path}, which is a folder")
+    if not path.parent.is_dir():
+        raise ValueError(f"{option}: there is no folder {path.parent}; create it first")
+    if in_folder and path.exists() and not path.is_dir():
+        raise ValueError(f"expected a folder, got {option} {path}, which is a file")
+    replaced = any(path.iterdir()) if path.is_dir() else os.path.lexists(path) and not _ours(path)
+    if replaced and not overwrite:
+        raise ValueError(
+            f"{path} exists, and unweave cannot tell that it wrote it: choose another {option}, or "
+            "replace it with --overwrite"
+        )
+
+
+def _ours(path: Path) -> bool:
+    """Whether a file says that unweave wrote it."""
+    if not path.is_file():
+        return False
+    with path.open("rb") as file:
+        start = file.read(_START)
+        file.seek(max(0, path.stat().st_size - _END))
+        return any(mark in start for mark in _AT_START) or _WRITER in file.read()
+
+
+def npz_bytes(arrays: Mapping[str, Any]) -> bytes:
+    """Return arrays as an .npz file."""
+    import numpy as np  # not at the top: the help of commands needs none of it
+
+    content = io.BytesIO()
+    np.savez(content, **arrays)
+    with zipfile.ZipFile(content, "a") as archive:
+        archive.comment = _WRITER
+    return content.getvalue()
+
+
+def png_bytes(picture: Image) -> bytes:
+    """Return a picture as a PNG file."""
+    from PIL.PngImagePlugin import PngInfo
+
+    content, facts = io.BytesIO(), PngInfo()
+    facts.add_text("Software", _WRITER.decode())
+    picture.save(content, "PNG", optimize=True, pnginfo=facts)
+    return content.getvalue()
+
+
+def svg_bytes(drawing: str) -> bytes:
+    """Return a drawing as an SVG file."""
+    return drawing.encode() + b"<!-- " + _WRITER + b" -->\n"

@@ -1,0 +1,70 @@
+"""Untrusted text, such as names in a file, made safe to print, to put into a page, and into CSV.
+
+Nothing else in the package may write such text: terminals obey escape sequences, readers are
+misled by characters that reverse the direction of writing, and spreadsheets run formulas.
+"""
+
+from __future__ import annotations
+
+import csv
+import io
+import re
+from collections.abc import Iterable, Sequence
+
+# Control characters except tabs and ends of lines, halves of surrogate pairs, line and paragraph
+# separators, and marks of direction.
+_UNSAFE = re.compile(
+    "[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff]"
+)
+_FORMULA = re.compile(r"[=+\-@\t\r]")  # how a cell begins that a spreadsheet computes
+
+
+def visible(text: str) -> str:
+    r"""Write characters that control a terminal or the direction of writing as escapes.
+
+    >>> visible("a\x1b[31mb\u202e"), visible("naïve, 日本, عربي")
+    ('a\\x1b[31mb\\u202e', 'naïve, 日本, عربي')
+    """
+    return _UNSAFE.sub(_escape, text)
+
+
+def _escape(match: re.Match[str]) -> str:
+    code = ord(match[0])
+    return f"\\x{code:02x}" if code < 256 else f"\\u{code:04x}"
+
+
+def one_line(text: str) -> str:
+    """Return visible text without line breaks, so that it cannot look like other lines."""
+    return visible(" ".join(text.splitlines()))
+
+
+def csv_text(head: Sequence[str], rows: Iterable[Sequence[object]]) -> str:
+    r"""Return a header and rows as comma-separated values that no spreadsheet takes for formulas.
+
+    >>> csv_text(["name", "=x"], [["-0.5", -0.5], ["@sum", "north"]])
+    "name,'=x\n-0.5,-0.5\n'@sum,north\n"
+    """
+    text = io.StringIO()
+    writer = csv.writer(text, lineterminator="\n")
+    writer.writerows([_cell(value) for value in row] for row in (head, *rows))
+    return text.getvalue()
+
+
+def _cell(value: object) -> object:
+    if not isinstance(value, str):
+        return value
+    formula = _FORMULA.match(value) and not _is_number(value)
+    return visible(f"'{value}" if formula else value)
+
+
+def unquoted(cell: str) -> str:
+    """Return a cell without the quote that `csv_text` puts before what looks like a formula."""
+    return cell[1:] if cell[:1] == "'" and _FORMULA.match(cell, 1) else cell
+
+
+def _is_number(text: str) -> bool:
+    try:
+        float(text)
+    except ValueError:
+        return False
+    return True

@@ -1,0 +1,244 @@
+"""Files that a stranger may send: refused in one line, before memory is taken; and values."""
+
+import dataclasses
+import io
+import json
+import resource
+import zipfile
+from typing import get_type_hints
+
+import numpy as np
+import pytest
+from PIL import Image
+
+import unweave as uw
+from unweave.core import memory, spec
+from unweave.core.outputs import check_output, npz_bytes, png_bytes, svg_bytes
+from unweave.data import from_array
+from unweave.data.files.array_file import open_array_file, read_array
+from unweave.metrics import Table
+from unweave.training.overrides import runs_from
+from unweave.training.run import Run
+
+RNG = np.random.default_rng(0)
+CODES, FACTORS = RNG.normal(size=(20, 2)), RNG.integers(0, 2, (20, 1))
+
+
+def npy(array):
+    content = io.BytesIO()
+    np.save(content, array, allow_pickle=True)
+    return content.getvalue()
+
+
+def header(shape, kind="<f8"):
+    content = io.BytesIO()
+    fields = {"descr": kind, "fortran_order": False, "shape": shape}
+    np.lib.format.write_array_header_1_0(content, fields)
+    return content.getvalue()
+
+
+def npz(**members):
+    content = io.BytesIO()
+    with zipfile.ZipFile(content, "w", zipfile.ZIP_DEFLATED) as archive:
+        for name, value in members.items():
+            archive.writestr(f"{name}.npy", value if isinstance(value, bytes) else npy(value))
+    return content.getvalue()
+
+
+def encrypted(content):
+    """Say in both headers of the first member that it is encrypted."""
+    changed = bytearray(content)
+    changed[6] |= 1
+    changed[changed.index(b"PK\x01\x02") + 8] |= 1
+    return bytes(changed)
+
+
+GOOD = npz(codes=CODES, factors=FACTORS)
+FILES = {
+    "bomb.npz": npz(codes=header((2**26, 1)) + bytes(2**29), factors=FACTORS),
+    "lie.npz": npz(codes=header((10**13, 2)) + bytes(8), factors=FACTORS),
+    "lie.npy": header((10**13, 2)) + bytes(8),
+    "negative.npz": npz(codes=header((-1, 2)), factors=FACTORS),
+    "encrypted.npz": encrypted(GOOD),
+    "half.npz": GOOD[: len(GOOD) // 2],
+    "empty.npz": b"",
+    "objects.npz": npz(codes=np.array([{}, []], object), factors=FACTORS),
+    "objects.npy": npy(np.array([None])),
+    "0-d.npz": npz(codes=np.array(1.0), factors=FACTORS),
+    "0-d.npy": npy(np.array(1.0)),
+    "complex.npz": npz(codes=CODES * 1j, factors=FACTORS),
+    "dates.npz": npz(codes=header((20, 2), "<M8[s]") + bytes(320), factors=FACTORS),
+    "names.npz": npz(codes=CODES, factors=FACTORS, factor_names=np.array([["a", "b"]])),
+    "sizes.npz": npz(codes=CODES, factors=FACTORS, factor_sizes=np.array([np.inf])),
+    "kl.npz": npz(codes=CODES, factors=FACTORS, kl=np.array(["a", "b"])),
+    "deep.npz": npz(codes=CODES, factors=FACTORS, periods=np.array("[" * 10**5)),
+    "periods.npz": npz(codes=CODES, factors=FACTORS, periods=np.array('{"factor 0": "x"}')),
+    "code.npy": b"\x93NUMPY\x01\x00\x20\x00" + b"__import__('os').getcwd()".ljust(32),
+    "brackets.npy": b"\x93NUMPY\x01\x00\x60\xea" + b"(" * 60_000,
+}
+
+
+@pytest.fixture(scope="module")
+def model():
+    return uw.fit(CODES, network=uw.MLP((4,)), latent=uw.Gaussian(2), steps=1, batch_size=8,
+                  progress=False)  # fmt: skip
+
+
+@pytest.mark.parametrize("name", FILES)
+def test_hostile_arrays_are_refused_by_every_reader_before_memory_is_taken(
+    unweave, model, tmp_path, monkeypatch, name
+):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / name).write_bytes(FILES[name])
+    (tmp_path / "codes.npz").write_bytes(GOOD)
+    model.save("model.uw")
+    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    of_tables = name in ("names.npz", "sizes.npz", "kl.npz", "deep.npz", "periods.npz")
+    readers = [["score", name, "--metrics", "mig"]]
+    if not of_tables:
+        readers += [["decode", "model.uw", name], ["encode", "model.uw", name],
+                    ["data", "info", name, "key=codes"]]  # fmt: skip
+    for words in readers:
+        code, out, err = unweave(*words)
+        assert (code, out, err.count("error: ")) == (2, "", 1), words
+    with pytest.raises(ValueError, match=r"expected|should have|zip bomb"):
+        Table.load(name)
+    grown = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before
+    assert grown < 200 * 1024  # of 512 MB that the bomb holds
+
+
+def test_an_array_larger_than_memory_is_refused(tmp_path, monkeypatch):
+    np.save(tmp_path / "x.npy", CODES)
+    monkeypatch.setattr("unweave.data.files.array_file.main_memory", lambda: 100)
+    with pytest.raises(ValueError, match="do not fit in memory"):
+        read_array(open_array_file(tmp_path / "x.npy"), "")
+    view = np.lib.stride_tricks.as_strided(np.zeros(1), (2**40, 3), (0, 0))
+    for function in (lambda: Table(view, FACTORS), lambda: uw.fit(view)):
+        with pytest.raises(ValueError, match="in memory"):
+            function()
+
+
+# ---- values
+
+
+def specs():
+    """Every spec of a run, each once."""
+    found, waiting = {}, [Run]
+    while waiting:
+        cls = waiting.pop()
+        if cls in found or not dataclasses.is_dataclass(cls):
+            continue
+        found[cls] = {
+            name: hint for name, hint in get_type_hints(cls, include_extras=True).items()
+            if name in spec.field_names(cls)
+        }  # fmt: skip
+        waiting += [leaf for hint in found[cls].values() for leaf in spec._flatten(hint)]
+    return found
+
+
+@pytest.mark.parametrize("cls", specs(), ids=lambda cls: cls.__name__)
+def test_booleans_are_not_numbers_and_numbers_are_not_booleans(cls):
+    for name, hint in specs()[cls].items():
+        leaves = {leaf for leaf in spec._flatten(hint)}
+        if leaves & {int, float} and bool not in leaves:
+            with pytest.raises(ValueError, match=f"{name}: expected a number, got True"):
+                cls(**{name: True})
+        if bool in leaves and not leaves & {int, float}:
+            with pytest.raises(ValueError, match=f"{name}: expected true or false, got 1"):
+                cls(**{name: 1})
+
+
+@pytest.mark.parametrize(
+    ("words", "reason"),
+    [
+        ('optimiser=["a"]', "is not one of its kinds"),
+        ("latent.size=18446744073709551616", "less than or equal to 1000000"),
+        ("latent.size=1000000000", "less than or equal to 1000000"),
+        ("latent.size=true", "expected a number"),
+        ("seed=0..3000000", "at most 10,000 runs"),
+        ("seed=0..99 objective.beta=0..999", "at most 10,000 runs, got 100,000"),
+        ("steps=1e999", "finite"),
+        ("optimiser.lr=NaN", "finite"),
+        (f"steps={'9' * 5000}", "too long"),
+        (f"objective={'[' * 10**5}", "too long"),
+        (f"{'latent.' * 2000}size=3", "at most 50 names"),
+        (f"labels={'[' * 400 + ']' * 400}", "labels"),
+    ],
+)
+def test_impossible_values_are_refused_at_once(words, reason):
+    with pytest.raises(ValueError, match=reason):
+        runs_from(words.split())
+
+
+def test_runs_that_cannot_fit_are_refused_before_they_are_built(monkeypatch):
+    data, dataset = from_array(CODES)
+    run = Run(data=data, network=uw.MLP((1000,)), latent=uw.Gaussian(2), batch_size=8)
+    run.resolve(dataset)
+    for change in ({"latent": uw.Gaussian(1_000_000), "network": uw.MLP((1_000_000,))},
+                   {"objective": uw.IWAE(particles=1_000_000), "batch_size": 20}):  # fmt: skip
+        monkeypatch.setattr("unweave.training.memory.main_memory", lambda: 2**28)
+        with pytest.raises(ValueError, match=r"needs at least .* GiB"):
+            dataclasses.replace(run, **change).resolve(dataset)
+    assert memory.main_memory() > 2**28
+
+
+@pytest.mark.parametrize("device", ["meta", "cuda:99", "x" * 5000, "", "\x1b"])
+def test_devices_without_values_are_refused(device):
+    with pytest.raises(ValueError, match="cannot be used here"):
+        uw.fit(CODES, device=device, steps=1)
+
+
+def test_files_to_start_from_may_be_anything(unweave, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "deep.json").write_text("[" * 10**5)
+    (tmp_path / "deep.toml").write_text("a = " + "[" * 10**5)
+    (tmp_path / "digits.json").write_text(json.dumps({"steps": 1})[:-2] + "9" * 5000 + "}")
+    (tmp_path / "null.json").write_text("null")
+    for name in ("deep.json", "deep.toml", "digits.json", "null.json"):
+        code, _, err = unweave("train", "--from", name)
+        assert (code, err.count("error: ")) == (2, 1), name
+
+
+# ---- outputs
+
+
+def test_only_what_unweave_wrote_is_replaced_without_asking(tmp_path):
+    ours = {
+        "a.npz": npz_bytes({"x": CODES}),
+        "a.png": png_bytes(Image.new("L", (2, 2))),
+        "a.svg": svg_bytes("<svg></svg>\n"),
+        "a.html": b'<!doctype html><head><meta name="generator" content="unweave 1">',
+    }
+    theirs = {"b.npz": GOOD, "b.png": b"\x89PNG", "b.svg": b"<svg/>", "b.html": b"<p>unweave</p>",
+              "b.csv": b"a,b\n", "b.npy": npy(CODES), "empty.html": b""}  # fmt: skip
+    for name, content in (ours | theirs).items():
+        path = tmp_path / name
+        path.write_bytes(content)
+        check_output(path, "--out", overwrite=True)
+        if name in ours:
+            check_output(path, "--out", overwrite=False)
+            continue
+        with pytest.raises(ValueError, match="replace it with --overwrite"):
+            check_output(path, "--out", overwrite=False)
+    (tmp_path / "link.csv").symlink_to("nowhere")
+    for path, reason in {"link.csv": "--overwrite", ".": "is a folder", "no/x.csv": "no folder",
+                         "b.csv/x": "no folder"}.items():  # fmt: skip
+        with pytest.raises(ValueError, match=reason):
+            check_output(tmp_path / path, "--out", overwrite=False)
+    with np.load(tmp_path / "a.npz") as file:
+        assert np.array_equal(file["x"], CODES)
+
+
+def test_commands_replace_their_own_outputs_and_no_others(unweave, model, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    model.save("model.uw")
+    np.save("x.npy", CODES)
+    for out in ("codes.npz", "p.png"):
+        words = ["encode", "model.uw", "x.npy", "--out", out]
+        if out == "p.png":
+            words = ["data", "preview", "x.npy", "--out", out]
+        assert [unweave(*words)[0] for _ in range(2)] == [0, 0]  # again, without a word
+        (tmp_path / out).write_text("mine")
+        assert unweave(*words)[0] == 2
+        assert (tmp_path / out).read_text() == "mine"
+        assert unweave(*words, "--overwrite")[0] == 0
