@@ -8,6 +8,7 @@ which tests replace to record every operation, to replay crashes and to let oper
 from __future__ import annotations
 
 import errno
+import io
 import json
 import os
 import uuid
