@@ -3,8 +3,10 @@
 import dataclasses
 import io
 import json
+import re
 import resource
 import zipfile
+from pathlib import Path
 from typing import get_type_hints
 
 import numpy as np
@@ -242,3 +244,11 @@ def test_commands_replace_their_own_outputs_and_no_others(unweave, model, tmp_pa
         assert unweave(*words)[0] == 2
         assert (tmp_path / out).read_text() == "mine"
         assert unweave(*words, "--overwrite")[0] == 0
+
+
+def test_every_test_that_the_security_page_names_exists():
+    root = Path(__file__).parent.parent
+    named = re.findall(r"`(tests/\w+\.py)::(\w+)`", (root / "SECURITY.md").read_text())
+    assert len(named) > 10
+    for file, name in named:
+        assert f"def {name}(" in (root / file).read_text(), name
