@@ -19,7 +19,7 @@ import torch
 
 import unweave as uw
 from unweave.core import files
-from unweave.training import Lanes, Silent, loop
+from unweave.training import Lanes, Silent, lane_group
 from unweave.training.interrupt import Interrupt
 from unweave.training.run import Run
 from unweave.training.store import RunFolder
@@ -34,7 +34,7 @@ class Unsynced(files.Disk):
         """Do nothing."""
 
 
-def group_of_lanes(count: int, root: Path) -> loop.LaneGroup:
+def group_of_lanes(count: int, root: Path) -> lane_group.LaneGroup:
     """Return lanes of the default network, with folders."""
     dataset = uw.Shapes2D(positions=4, orientations=3).load(torch.device("cpu"))
     runs = [Run(data=uw.Shapes2D(), seed=seed).resolve(dataset) for seed in range(count)]
@@ -43,7 +43,7 @@ def group_of_lanes(count: int, root: Path) -> loop.LaneGroup:
         folders.append(folder := RunFolder(root / run.digest))
         folder.create(run)
     lanes = Lanes(runs, dataset, dataset.device, "fp32", False)
-    return loop.LaneGroup(lanes, folders, [None] * count, Silent(), Interrupt(), 30.0)
+    return lane_group.LaneGroup(lanes, folders, [None] * count, Silent(), Interrupt(), 30.0)
 
 
 def seconds(save: Callable[[], object]) -> float:
@@ -58,7 +58,7 @@ def main(count: int = 64) -> None:
     ways = {
         "never": lambda: patch.object(files, "disk", Unsynced()),
         "once per checkpoint": contextlib.nullcontext,
-        "after every file": lambda: patch.object(loop, "sync_once", contextlib.nullcontext),
+        "after every file": lambda: patch.object(lane_group, "sync_once", contextlib.nullcontext),
     }
     times: dict[str, list[float]] = {name: [] for name in ways}
     with tempfile.TemporaryDirectory(dir=".") as root:
@@ -66,7 +66,7 @@ def main(count: int = 64) -> None:
         for _ in range(ROUNDS):
             for name, way in ways.items():
                 with way():
-                    times[name].append(seconds(group._save))
+                    times[name].append(seconds(group._write_checkpoint))
     for name, each in times.items():
         print(f"{count} lanes, folders synced {name}: {statistics.median(each):.3f} s")
 

@@ -244,8 +244,7 @@ class LaneGroup:
         stopped before, lanes that have their weights are missing here, and states that were saved
         with all lanes stay.
         """
-        if self._saved != self.lanes.step:
-            self._save()
+        self._save()
         for lane, (run, folder) in enumerate(zip(self.lanes.runs, self.folders, strict=True)):
             finished = self.lanes.step == run.steps
             weights = None
