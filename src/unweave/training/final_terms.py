@@ -26,4 +26,7 @@ def final_terms(log: Sequence[Mapping[str, Any]]) -> dict[str, float]:
 
 
 def _mean(values: Sequence[float]) -> float:
-    return math.fsum(values) / len(values)
+    try:
+        return math.fsum(values) / len(values)
+    except (OverflowError, ValueError):  # numbers near the largest, or infinities of both signs
+        return sum(value / len(values) for value in values)
