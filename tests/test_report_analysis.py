@@ -1,6 +1,10 @@
 """The numbers, traversals and curves that a report shows."""
 
+import copy
 import dataclasses
+import itertools
+import math
+import re
 
 import numpy as np
 import pytest
@@ -22,10 +26,6 @@ pytestmark = [
     pytest.mark.filterwarnings("ignore::unweave.metrics.FewRowsWarning"),  # of small datasets
     pytest.mark.usefixtures("quick_scores"),
 ]
-SECTIONS = ["top", "traversals", "reconstructions", "variables", "posterior", "factors", "scores",
-            "samples", "curves", "configuration", "references"]  # fmt: skip
-VOID = {"meta", "link", "img", "br", "path", "circle"}
-NASTY = '</pre></style><script>alert("x")</script><img src=x onerror=alert(1)>&'
 
 
 @pytest.fixture
@@ -217,3 +217,53 @@ def test_measurements_during_training_have_a_panel_each(lattice):
     assert ["nats" in panel.remark for panel in panels] == [True, False, True]
     assert "Measured during training" in with_measures
     assert "Measured during training" not in rendered(lattice).words
+
+
+BAD = (math.nan, math.inf, -math.inf, 1e308, -1e308)
+
+
+def spoilt(row, place):
+    """A row of numbers of which some, or all, are not finite or huge."""
+    wrong = itertools.cycle(BAD[place % 5 :] + BAD[: place % 5])
+    return {name: value if name == "step" else next(wrong) for name, value in row.items()}
+
+
+@pytest.mark.parametrize("every", [False, True])
+def test_values_that_are_not_finite_leave_gaps_and_are_counted(lattice, every):
+    model = copy.copy(lattice)
+    pairs = list(enumerate(lattice.log))
+    model.log = [spoilt(row, n) if every or n % 3 == 1 else row for n, row in pairs]
+    model.measures = [
+        {"step": row["step"], "terms": {"rate": row["rate"]}, "validation": row | {"r2": math.nan}}
+        for row in model.log
+    ]
+    found = dataclasses.replace(analysed(lattice), model=model)
+    logged = figures.log_curves(found)
+    for panel in [*logged, *figures.measured_curves(found)]:
+        assert not re.search(r"nan|inf[^o]", str(panel.drawing))
+        assert 'd=""' not in panel.drawing
+    counted = sum(len(row) - 1 for row in model.log if not math.isfinite(sum(row.values())))
+    remarks = " ".join(str(panel.remark) for panel in logged)
+    assert counted
+    assert remarks.count("not finite") >= len(lattice.log[0]) - 1
+    assert max(map(len, re.findall(r"[\d,.]+", remarks))) < 12
+    drawn = sum(panel.drawing.count("L") for panel in logged)
+    assert drawn > 100
+    assert all(tile.value for tile in summary.tiles(found))
+
+
+@pytest.mark.parametrize("value", BAD)
+def test_a_score_that_is_not_finite_is_no_evidence(lattice, value):
+    found = analysed(lattice)
+    scores = {
+        key: dataclasses.replace(score, value=value, null=value, parts={"x": value})
+        for key, score in found.scores.items()
+    }
+    rows = summary.score_rows(dataclasses.replace(found, scores=scores))
+    assert all(row.unjudged for row in rows)
+
+
+def test_a_chart_without_a_finite_value_is_empty_and_says_so():
+    panel = figures._curve("rate", [{"step": 0, "rate": math.nan}], "nats")
+    assert "not finite" in panel.remark
+    assert charts.ticks(charts.padded_range([1e308, -1e308]))

@@ -22,10 +22,6 @@ pytestmark = [
     pytest.mark.filterwarnings("ignore::unweave.metrics.FewRowsWarning"),  # of small datasets
     pytest.mark.usefixtures("quick_scores"),
 ]
-SECTIONS = ["top", "traversals", "reconstructions", "variables", "posterior", "factors", "scores",
-            "samples", "curves", "configuration", "references"]  # fmt: skip
-VOID = {"meta", "link", "img", "br", "path", "circle"}
-NASTY = '</pre></style><script>alert("x")</script><img src=x onerror=alert(1)>&'
 
 
 def decoded(sheet: pictures.Sheet) -> np.ndarray:

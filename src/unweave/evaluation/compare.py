@@ -297,6 +297,11 @@ def _section_notes(section: Section) -> list[str]:
         for run in runs
         if run.unused
     ]
+    notes += [
+        f"{run.name}: {', '.join(run.not_finite)} not finite, left out"
+        for run in runs
+        if run.not_finite
+    ]
     places = len({spec.digest(run.run.data) for run in runs})
     if places > 1:
         notes.append(f"{section.data}: {places} places hold the same data, which count as one")

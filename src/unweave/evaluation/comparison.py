@@ -18,6 +18,7 @@ from unweave.training.flat_settings import settings_text
 from unweave.training.run import Run
 from unweave.training.store import ScoreFacts
 
+_HUGE = 1e150  # numbers whose squares may be infinite
 _EQUAL = 1e-9  # smaller differences are due to rounding
 _FINAL = ("distortion", "rate")  # terms at the end of a log
 
@@ -43,7 +44,17 @@ class ComparedRun:
 
     @property
     def values(self) -> dict[str, float]:
-        """The quantities to compare by name: the end of the log, the held-out loss, the scores."""
+        """The quantities to compare by name, as far as they are finite."""
+        return {name: value for name, value in self._quantities.items() if abs(value) < _HUGE}
+
+    @property
+    def not_finite(self) -> list[str]:
+        """The names of the quantities that are not finite, or whose squares are not."""
+        return [name for name in self._quantities if name not in self.values]
+
+    @property
+    def _quantities(self) -> dict[str, float]:
+        """The end of the log, the held-out loss, and the scores, by name."""
         final = {name: value for name, value in final_terms(self.log).items() if name in _FINAL}
         held_out = [row["validation"] for row in self.measures if "validation" in row][-1:]
         for name, value in held_out[0].items() if held_out else ():

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 from unweave.metrics.score import NULL_SPREAD, Score
 from unweave.metrics.table import Table
 
@@ -14,12 +16,14 @@ LEAST_DEVIATIONS = 3.0  # standard deviations of the scores of shuffled factors
 def unjudged(score: Score, table: Table) -> str:
     """Return why a score of a table is no evidence, or "".
 
-    It is none if fewer than two factors could be scored, if there are too few rows, or if shuffled
-    factors score about the same.
+    It is none if it is not finite, if fewer than two factors could be scored, if there are too few
+    rows, or if shuffled factors score about the same.
 
     >>> unjudged(Score("mig", "chen2018", 1.0), Table([[0.1], [0.2]] * 20, [[0], [1]] * 20))
     'only one factor can be scored, so there is nothing to confuse it with'
     """
+    if not math.isfinite(score.value):
+        return "its value is not finite"
     table = table.labelled  # the rows and factors that are scored
     left_out = score.details.get("factors left out", [])
     scored = [

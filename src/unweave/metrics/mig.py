@@ -124,7 +124,7 @@ def _mixture_information(z: Floats, rows: Ints, mean: Floats, scale: Floats, v: 
     log_q = np.log(q)
     shared[first] = (np.log(given) - log_q).mean()
     for k in others:
-        for value in range(int(v[:, k].max()) + 1):
+        for value in np.unique(v[rows, k]):
             group = v[:, k] == value
             inside = group[rows]
             log_given = np.log(mixture_density(z[inside], mean[group], scale[group]))

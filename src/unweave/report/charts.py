@@ -17,6 +17,9 @@ from unweave.report.text import short
 
 Span = tuple[float, float]
 
+_MOST = 1e307  # ends of a span: its width is still finite
+_FAR = 1e5  # pixels beyond the plot area that are still drawn
+
 
 class Panel(NamedTuple):
     """A chart with its title and a remark, such as the last value."""
@@ -41,22 +44,23 @@ class Plot:
 
     def x_pixel(self, value: float) -> float:
         """Return the distance from the left of the plot area."""
-        return (value - self.x[0]) / (self.x[1] - self.x[0]) * self.width
+        return _near((value - self.x[0]) / (self.x[1] - self.x[0]) * self.width)
 
     def y_pixel(self, value: float) -> float:
         """Return the distance from the top of the plot area."""
-        return (self.y[1] - value) / (self.y[1] - self.y[0]) * self.height
+        return _near((self.y[1] - value) / (self.y[1] - self.y[0]) * self.height)
 
     def line(self, xs: Iterable[float], ys: Iterable[float], style: str) -> Markup:
-        """Draw a line through points."""
-        return Markup('<path class="line {}" d="M{}"/>').format(style, self._points(xs, ys))
+        """Draw a line through points, with a gap at values that are not finite."""
+        return Markup('<path class="line {}" d="{}"/>').format(style, self._path(xs, ys))
 
     def area(
         self, xs: Sequence[float], low: Sequence[float], high: Sequence[float], style: str
     ) -> Markup:
-        """Fill the area between two lines."""
-        there, back = self._points(xs, high), self._points(xs[::-1], low[::-1])
-        return Markup('<path class="area {}" d="M{}L{}Z"/>').format(style, there, back)
+        """Fill the area between two lines, as far as they are finite."""
+        ends = [row for row in zip(xs, low, high, strict=True) if all(map(math.isfinite, row))]
+        there = [(x, top) for x, _, top in ends] + [(x, bottom) for x, bottom, _ in ends[::-1]]
+        return self._outline(there, style)
 
     def dots(
         self,
@@ -65,12 +69,13 @@ class Plot:
         style: str,
         radii: Sequence[float] | None = None,
     ) -> Markup:
-        """Draw a dot at each point; without radii all are small."""
+        """Draw a dot at each finite point; without radii all are small."""
         dot = Markup('<circle class="dot {}" cx="{:.1f}" cy="{:.1f}" r="{:.1f}"/>')
         sizes = [2.6] * len(xs) if radii is None else radii
         marks = (
             dot.format(style, self.x_pixel(x), self.y_pixel(y), size)
             for x, y, size in zip(xs, ys, sizes, strict=True)
+            if math.isfinite(y)
         )
         return Markup("").join(marks)
 
@@ -78,16 +83,24 @@ class Plot:
         """Draw a histogram as one outline."""
         xs = [edge for edge in edges for _ in range(2)]
         ys = [0.0, *(height for height in heights for _ in range(2)), 0.0]
-        return Markup('<path class="area {}" d="M{}Z"/>').format(style, self._points(xs, ys))
+        return self._outline(list(zip(xs, ys, strict=True)), style)
+
+    def _outline(self, points: Sequence[tuple[float, float]], style: str) -> Markup:
+        path = self._path(*zip(*points, strict=True)) if points else "M0 0"
+        return Markup('<path class="area {}" d="{}Z"/>').format(style, path)
 
     def level(self, y: float) -> Markup:
         """Draw a faint horizontal line."""
         at = self.y_pixel(y)
         return Markup('<path class="grid" d="M0 {:.1f}H{:g}"/>').format(at, self.width)
 
-    def _points(self, xs: Iterable[float], ys: Iterable[float]) -> str:
-        pairs = zip(xs, ys, strict=True)
-        return "L".join(f"{self.x_pixel(x):.1f} {self.y_pixel(y):.1f}" for x, y in pairs)
+    def _path(self, xs: Iterable[float], ys: Iterable[float]) -> str:
+        parts, pen = [], "M"
+        for x, y in zip(xs, ys, strict=True):
+            if math.isfinite(y):
+                parts.append(f"{pen}{self.x_pixel(x):.1f} {self.y_pixel(y):.1f}")
+            pen = "L" if math.isfinite(y) else "M"
+        return "".join(parts) or "M0 0"
 
     def draw(
         self,
@@ -152,3 +165,33 @@ def padded(low: float, high: float, share: float = 0.08) -> Span:
     """Return a span with a margin on both sides, never an empty one."""
     room = (high - low) * share or max(abs(high), 1.0) * 0.5
     return low - room, high + room
+
+
+def padded_range(values: Iterable[float], share: float = 0.08) -> Span:
+    """Return a span that holds all finite values, with a margin.
+
+    >>> padded_range([1.0, math.nan, 3.0], 0.5), padded_range([math.inf])
+    ((0.0, 4.0), (-0.5, 0.5))
+    """
+    known = drawable(values)
+    return padded(min(known, default=0.0), max(known, default=0.0), share)
+
+
+def drawable(values: Iterable[float]) -> list[float]:
+    """Return the finite values; huge ones are cut, so that the width of a span is finite too."""
+    return [min(max(value, -_MOST), _MOST) for value in values if math.isfinite(value)]
+
+
+def not_finite(values: Sequence[float]) -> str:
+    """Say how many values are not finite; "" if all are.
+
+    >>> not_finite([1.0, math.nan]), not_finite([math.inf, math.nan]), not_finite([1.0])
+    ('1 value is not finite', '2 values are not finite', '')
+    """
+    count = len(values) - len(drawable(values))
+    return f"{count:,} value{' is' if count == 1 else 's are'} not finite" if count else ""
+
+
+def _near(pixel: float) -> float:
+    """Return a place in or near the plot area."""
+    return min(max(pixel, -_FAR), _FAR)

@@ -15,7 +15,7 @@ from unweave.core.files import make_folder, write_atomically
 from unweave.evaluation.comparison import Comparison, Contrast, RunGroup, Section
 from unweave.evaluation.comparison_text import contrast_text, estimate_text, seeds_text, udr_text
 from unweave.evaluation.shared_latents import SAME
-from unweave.report.charts import Panel, Plot, padded, ticks
+from unweave.report.charts import Panel, Plot, not_finite, padded, padded_range, ticks
 from unweave.report.figures import settled_span
 from unweave.report.studies import series_style
 from unweave.report.templates import render_page
@@ -120,7 +120,7 @@ def _quantity_chart(name: str, section: Section, styles: Sequence[str], level: f
     estimates = [group.estimate(name, level) for group in groups]
     ends = [end for e in estimates if e for end in (e.low, e.high) if end is not None]
     # An interval of two seeds may be very wide; the dots decide what is drawn.
-    low, high = padded(min(every), max(every), 0.6)
+    low, high = padded_range(every, 0.6)
     span = padded(max(low, min([*every, *ends])), min(high, max([*every, *ends])))
     plot = Plot(padded(0, len(groups) - 1, 0.12) if len(groups) > 1 else (-1.0, 1.0), span)
     marks = []
@@ -151,7 +151,7 @@ def _curves_of(
     curves: dict[str, Curve] = {}
 
     def add(step: float, name: str, value: object) -> None:
-        if isinstance(value, (int, float)) and np.isfinite(value):
+        if isinstance(value, (int, float)):
             steps, values = curves.setdefault(name, ([], []))
             steps.append(step)
             values.append(float(value))
@@ -184,14 +184,16 @@ def _curve_chart(name: str, section: Section, styles: Sequence[str], thin: bool)
             marks += [plot.line(steps, values, f"{style} thin") for steps, values in own]
         if own:
             steps, every_run = _on_common_steps(own)
-            mean, spread = every_run.mean(0), every_run.std(0)
+            with np.errstate(over="ignore", invalid="ignore"):  # which leave gaps
+                mean, spread = every_run.mean(0), every_run.std(0)
             if len(own) > 1:
                 band = (mean - spread).tolist(), (mean + spread).tolist()
                 marks.append(plot.area(steps, *band, f"{style} band"))
             marks.append(plot.line(steps, mean.tolist(), style))
     drawing = plot.draw(marks, f"{name} over training steps", ticks(plot.x), ticks(plot.y))
     where, _, rest = name.rpartition(" ")
-    return Panel(words(rest), where, drawing)
+    remarks = where, not_finite([value for _, values in every for value in values])
+    return Panel(words(rest), "; ".join(filter(None, remarks)), drawing)
 
 
 def _on_common_steps(curves: Sequence[Curve]) -> tuple[list[float], NDArray[np.float64]]:

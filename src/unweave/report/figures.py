@@ -16,7 +16,16 @@ from unweave.data import Factor
 from unweave.evaluation.evaluate import AggregateName
 from unweave.metrics import Table
 from unweave.report.analysis import Analysis, Array, BestVariables, Variable
-from unweave.report.charts import Panel, Plot, Span, padded, ticks
+from unweave.report.charts import (
+    Panel,
+    Plot,
+    Span,
+    drawable,
+    not_finite,
+    padded,
+    padded_range,
+    ticks,
+)
 from unweave.report.text import cut, number, short, symbol, words
 from unweave.training.step import LOSS
 
@@ -91,15 +100,17 @@ def _curve(
     rows = [row for row in log if name in row]
     steps, values = [row["step"] for row in rows], [row[name] for row in rows]
     others = [row for row in held_out if name in row]
-    low, high = settled_span(values)
-    late = [row[name] for row in others if row["step"] >= _EARLY * steps[-1]]
-    plot = Plot((0, steps[-1] * 1.02), (min(low, *late), max(high, *late)) if late else (low, high))
+    late = drawable(row[name] for row in others if row["step"] >= _EARLY * steps[-1])
+    span = *settled_span(values), *late
+    plot = Plot((0, max(steps[-1], 1) * 1.02), (min(span), max(span)))
     marks = [plot.line(steps, values, "a"), plot.dots(steps[-1:], values[-1:], "a")]
     remark = Markup("{} <small>{}</small>").format(number(values[-1]), unit)
     if others:
         there = [row["step"] for row in others], [row[name] for row in others]
         marks += [plot.line(*there, "b"), plot.dots(there[0][-1:], there[1][-1:], "b")]
         remark += Markup(" <small>held-out</small> {}").format(number(others[-1][name]))
+    if bad := not_finite([*values, *(row[name] for row in others)]):
+        remark += Markup(" <small>{}</small>").format(bad)
     return Panel(words(name), remark, _draw_over_steps(plot, marks, name))
 
 
@@ -119,11 +130,12 @@ def _draw_over_steps(plot: Plot, marks: Sequence[Markup], name: str) -> Markup:
 
 def settled_span(values: Sequence[float]) -> Span:
     """Return the range of a curve, without its start if that would flatten the rest."""
-    late = values[int(len(values) * _EARLY) :]
-    low, high = min(late), max(late)
-    if max(values) - min(values) > 1.5 * (high - low) > 0:
-        return padded(low, high)
-    return padded(min(values), max(values))
+    late, whole = drawable(values[int(len(values) * _EARLY) :]), padded_range(values)
+    if not late:
+        return whole
+    low, high = padded_range(late)
+    flattened = whole[1] - whole[0] > 1.5 * (high - low) and max(late) > min(late)
+    return (low, high) if flattened else whole
 
 
 def marginals(analysis: Analysis) -> list[Panel]:

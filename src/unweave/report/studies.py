@@ -5,6 +5,7 @@ Each is an SVG for a page with the report's style sheet; `save` writes one to a 
 
 from __future__ import annotations
 
+import math
 from importlib.resources import files
 from pathlib import Path
 from typing import Any
@@ -15,7 +16,7 @@ from markupsafe import Markup
 from unweave.core.files import make_folder, write_atomically
 from unweave.metrics import Agreement, Sensitivity
 from unweave.metrics.studies import Correlation
-from unweave.report.charts import Plot, padded, ticks
+from unweave.report.charts import Plot, padded, padded_range, ticks
 from unweave.report.text import metric_title, number, words
 
 _CELL = 40.0  # width of a cell in pixels
@@ -58,7 +59,7 @@ def sensitivity_chart(found: Sensitivity) -> Markup:
     lines = rest[0][1] if rest else ("",)
     shape = len(values), len(lines)
     mean, spread = found.mean.reshape(shape), found.spread.reshape(shape)
-    span = padded(float((mean - spread).min()), float((mean + spread).max()))
+    span = padded_range([*(mean - spread).ravel().tolist(), *(mean + spread).ravel().tolist()])
     plot = Plot(padded(0, len(values) - 1, 0.05), span, width=320, height=180)
     xs = [float(x) for x in range(len(values))]
     styles = [series_style(n, len(lines)) for n in range(len(lines))]
@@ -110,7 +111,8 @@ def _drawing(width: float, height: float, label: str, marks: list[Markup]) -> Ma
 
 def _cell(x: float, y: float, value: float) -> Markup:
     style = "a" if value >= 0 else "b"
-    strong = " strong" if abs(value) > 0.45 else ""
+    size = abs(value) if math.isfinite(value) else 0.0
+    strong = " strong" if size > 0.45 else ""
     return Markup(
         '<rect class="cell {}" x="{:g}" y="{:g}" width="{:g}" height="{:g}" rx="4" '
         'fill-opacity="{:.2f}"/>'
@@ -118,7 +120,7 @@ def _cell(x: float, y: float, value: float) -> Markup:
     ).format(
         style,
         *(x + 1, y + 1, _CELL - 2, _CELL - 2),
-        0.05 + 0.95 * abs(value),
+        0.05 + 0.95 * size,
         strong,
         *(x + _CELL / 2, y + _CELL / 2 + 3.6),
         number(value),

@@ -187,7 +187,9 @@ def _detail(value: object) -> str:
         return "yes" if value else "no"
     if isinstance(value, int):
         return f"{value:,}"
-    return f"{value:.3g}" if isinstance(value, float) else str(value)
+    if isinstance(value, float):
+        return f"{value:.3g}" if math.isfinite(value) else "not finite"
+    return str(value)
 
 
 def common_reason(analysis: Analysis) -> str:

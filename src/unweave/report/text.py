@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 
 from markupsafe import Markup
@@ -25,6 +26,7 @@ _TITLES = {
     "dci_es": "DCI-ES",
     "r2": "R²",
 }
+_HUGE = 1e12  # numbers from which are written with a power of ten
 _PERSONS = ("gaussian", "hoyer", "wasserstein")
 _SIGNS = {rf"\b{name}\b": letter for name, letter in GREEK.items()} | {
     r"\|\|": "‖",
@@ -71,6 +73,8 @@ def number(value: float, digits: int = 2) -> str:
     >>> number(-24.687), number(-0.001), number(1436.27)
     ('−24.69', '0.00', '1,436')
     """
+    if (text := _unusual(value)) is not None:
+        return text
     text = f"{value:,.{0 if abs(value) >= 1000 else digits}f}"
     return text.removeprefix("-") if not text.strip("-0.") else text.replace("-", "−")
 
@@ -81,10 +85,23 @@ def short(value: float) -> str:
     >>> short(-0.5), short(30_000), short(2_500_000)
     ('−0.5', '30k', '2.5M')
     """
+    if (text := _unusual(value)) is not None:
+        return text
     for size, unit in ((1e6, "M"), (1e3, "k")):
         if abs(value) >= size:
             return f"{value / size:.4g}{unit}".replace("-", "−")
     return f"{value:.4g}".replace("-", "−")
+
+
+def _unusual(value: float) -> str | None:
+    """Format a number that is not finite or huge; None for others.
+
+    >>> _unusual(math.inf), _unusual(-1e308), _unusual(12.0)
+    ('not finite', '−1e+308', None)
+    """
+    if not math.isfinite(value):
+        return "not finite"
+    return f"{value:.3g}".replace("-", "−") if abs(value) >= _HUGE else None
 
 
 def cut(text: str, most: int) -> str:
