@@ -35,7 +35,10 @@ export class Model {
   /** Give the memory of the networks back; the next call loads them again. */
   close(): void {
     for (const network of [this.encoder, this.decoder])
-      void network?.then((each) => each.release());
+      void network?.then(
+        (each) => each.release(),
+        () => undefined, // one that did not load has nothing to give back
+      );
     this.encoder = this.decoder = null;
   }
 

@@ -1,9 +1,7 @@
 /** Which runs are open side by side, and which one has the sliders. */
 import { movedCode, sameRow } from "./linked";
 import { originOf } from "./origin";
-import { change, code, manifest, model, models, view, type View } from "./state";
-
-export const MOST_OPEN = 4;
+import { change, code, manifest, model, models, MOST_OPEN, view, type View } from "./state";
 
 /** Open one more run; the last one makes room if four are open. */
 export function openRun(id: string): void {

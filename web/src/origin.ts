@@ -3,17 +3,17 @@
 import { computed, effect, signal } from "@preact/signals";
 import type { Code, Model } from "./model";
 import { change, known, model as first, view } from "./state";
-import { isolated } from "./text";
+import { isolated, messageOf } from "./text";
 import { toNetwork } from "./units";
 import { readFile, type ReadObservation } from "./upload/read";
 
-/** A file's observation, with its codes by the model that encoded it; newer weights
- * of a run are another model. */
+/** A file's observation, with its codes by the models that have encoded it; newer weights of a run,
+ * and a run that was closed and reopened, are other models. */
 export interface Upload extends ReadObservation {
   id: number;
   /** The shape of the observations of the models that can read it. */
   shape: string;
-  codes: ReadonlyMap<Model, number[]>;
+  codes: WeakMap<Model, number[]>;
 }
 
 export type Origin =
@@ -35,30 +35,29 @@ export function uploadsFor(model: Model): Upload[] {
   return uploads.value.filter((upload) => upload.shape === shape);
 }
 
-/** Where the code of a model started. */
+/** Where the code of a model started. The model may still have to encode an upload. */
 export function originOf(model: Model): Origin {
   const { row, upload: id, z } = view.value;
   const ofFile = row === null && id !== null;
-  const upload = ofFile ? uploads.value.find((each) => each.id === id) : undefined;
-  if (upload?.codes.has(model)) return { kind: "upload", upload };
-  return ofFile && !upload && z !== null
-    ? { kind: "absent" }
-    : { kind: "row", row: known(model, row) };
+  const kept = ofFile && model.data.autoencodes ? uploadsFor(model) : [];
+  const upload = kept.find((each) => each.id === id);
+  if (upload) return { kind: "upload", upload };
+  return ofFile && z !== null ? { kind: "absent" } : { kind: "row", row: known(model, row) };
 }
 
-/** The code of an observation, before any slider was moved; null if the observation is absent. */
+/** The code of an observation, before any slider was moved; null if the observation is absent or
+ * not encoded yet. */
 export function codeOf(model: Model, origin: Origin): number[] | null {
   if (origin.kind === "absent") return null;
-  return origin.kind === "row" ? model.code(origin.row) : origin.upload.codes.get(model)!;
+  return origin.kind === "row" ? model.code(origin.row) : (origin.upload.codes.get(model) ?? null);
 }
 
 /** Whether the sliders are at the code of the observation. */
 export function isUnmoved(model: Model): boolean {
   const { z } = view.value;
-  return (
-    z === null ||
-    (codeOf(model, originOf(model))?.every((value, column) => value === z[column]) ?? false)
-  );
+  const origin = originOf(model);
+  if (z === null) return origin.kind === "row";
+  return codeOf(model, origin)?.every((value, column) => value === z[column]) ?? false;
 }
 
 const ranges = new WeakMap<Model, [number, number][]>();
@@ -83,7 +82,8 @@ function rangesOf({ data: { size }, means }: Model): [number, number][] {
 /** Go back to the code of the observation. */
 export function reset(model: Model): void {
   const origin = originOf(model);
-  if (origin.kind !== "absent") change({ z: origin.kind === "row" ? null : codeOf(model, origin) });
+  const z = codeOf(model, origin);
+  if (z) change({ z: origin.kind === "row" ? null : z });
 }
 
 /** Show a row of the data and its code. */
@@ -100,14 +100,13 @@ export async function encodeNumbers(model: Model, numbers: ArrayLike<number>): P
 /** The code of an upload by a model, which is kept with the upload. */
 export async function encodeUpload(model: Model, upload: Upload): Promise<number[]> {
   const code = upload.codes.get(model) ?? (await encodeNumbers(model, upload.numbers));
-  uploads.value = uploads.value.map((each) =>
-    each.id === upload.id ? { ...each, codes: new Map(each.codes).set(model, code) } : each,
-  );
+  upload.codes.set(model, code);
+  uploads.value = uploads.value.map((each) => (each.id === upload.id ? { ...each } : each));
   return code;
 }
 
 /** Encode an upload for the sliders, which may have gone to newer weights or another run meanwhile:
- * return the code by the model that has them now, or null. A failure is told. */
+ * return the code by the model that has them now, or null. A failure is reported. */
 export async function encodeCurrent(model: Model, upload: Upload): Promise<number[] | null> {
   try {
     const code = await encodeUpload(model, upload);
@@ -126,21 +125,30 @@ export async function showUpload(model: Model, upload: Upload): Promise<void> {
   if (code) change({ upload: upload.id, row: null, z: code });
 }
 
-/** Forget the codes of a model that is no longer open. */
-export function forgetCodes(model: Model): void {
-  uploads.value = uploads.value.map((each) => ({
-    ...each,
-    codes: new Map([...each.codes].filter(([owner]) => owner !== model)),
-  }));
+/** The upload of the view if the model with the sliders has to encode it: after undo, for example. */
+const waiting = computed(() => {
+  const origin = first.value && originOf(first.value);
+  if (origin?.kind !== "upload") return null;
+  const encoded = view.value.z !== null && origin.upload.codes.has(first.value!);
+  return encoded ? null : origin.upload.id;
+});
+effect(() => {
+  const upload = uploads.peek().find(({ id }) => id === waiting.value);
+  if (first.value && upload) void encodeWaiting(first.value, upload);
+});
+
+/** Encode the upload of the view. Without a code, the sliders go to it, or else back to the data. */
+async function encodeWaiting(model: Model, upload: Upload): Promise<void> {
+  const code = await encodeCurrent(model, upload);
+  const reasons = refused.value;
+  if (waiting.value !== upload.id || view.value.z !== null) return;
+  view.value = code ? { ...view.value, z: code } : { ...view.value, upload: null };
+  for (const reason of reasons) refuse(reason);
 }
 
 /** Say why a file is not shown. */
 export function refuse(reason: string): void {
   refused.value = [...refused.value.filter((each) => each !== reason), reason];
-}
-
-function messageOf(error: unknown): string {
-  return error instanceof Error ? error.message : String(error);
 }
 
 let taken = 0;
@@ -150,11 +158,11 @@ export async function take(model: Model, files: readonly File[]): Promise<void> 
   refused.value = [];
   for (const file of files) {
     const added = await keep(model, file);
-    const told = refused.value;
+    const reasons = refused.value;
     if (!added) continue;
     await showUpload(model, added);
     // That one file is shown is no answer to why another is not.
-    for (const reason of told) refuse(reason);
+    for (const reason of reasons) refuse(reason);
   }
 }
 
@@ -166,7 +174,7 @@ async function keep(model: Model, file: File): Promise<Upload | undefined> {
       ...each,
       id: ++taken,
       shape: model.shape.join(),
-      codes: new Map(),
+      codes: new WeakMap(),
     }));
     uploads.value = [...uploads.value, ...added];
     return added[0];

@@ -3,11 +3,16 @@ import { computed, signal } from "@preact/signals";
 import type { Manifest } from "./bundle";
 import { writeFragment } from "./address";
 import { Model } from "./model";
+import { own } from "./own";
+import { messageOf } from "./text";
 
 export type Tab = "traversals" | "grid" | "between" | "data" | "factors" | "runs";
 
 /** The index of an observation in the data, or a code. */
 export type End = number | number[];
+
+/** Runs side by side. */
+export const MOST_OPEN = 4;
 
 /** Everything that a link restores, and that undo goes back to. */
 export interface View {
@@ -246,9 +251,8 @@ function inLink(shown: View, key: keyof View): unknown {
 export function decode(fragment: string): View {
   const read: Record<string, unknown> = { ...DEFAULTS };
   for (const [key, text] of new URLSearchParams(fragment.replace(/^#/, ""))) {
-    const check = FORMS[key as keyof View];
     const value = parse(text);
-    if (check?.(value)) read[key] = value;
+    if (own(FORMS, key)?.(value)) read[key] = value;
   }
   const found = read as unknown as View;
   return { ...found, open: [...new Set(found.open)] };
@@ -279,7 +283,7 @@ const isRange = ([key, ...ends]: unknown[]): boolean => isText(key) && ends.ever
 const TABS: Tab[] = ["traversals", "grid", "between", "data", "factors", "runs"];
 
 const FORMS: Record<keyof View, Form> = {
-  open: (value) => listOf(isText)(value) && (value as string[]).length <= 4,
+  open: (value) => listOf(isText)(value) && (value as string[]).length <= MOST_OPEN,
   tab: (value) => TABS.includes(value as Tab),
   z: listOf(isNumber),
   row: isCount,
@@ -341,7 +345,7 @@ async function load(id: string): Promise<void> {
     else opened.close();
     succeeded(`open ${id}`);
   } catch (error) {
-    const reason = error instanceof Error ? error.message : String(error);
+    const reason = messageOf(error);
     failures.value = new Map(failures.value).set(id, reason);
     report(`open ${id}`, `Cannot open ${id}: ${reason}`);
   } finally {
@@ -356,6 +360,13 @@ function closeUnused(open: readonly string[]): void {
   if (unused.length === 0) return;
   models.value = new Map([...models.value].filter(([id]) => recent.includes(id)));
   for (const [, each] of unused) each.close();
+}
+
+/** Read a run of the view that could not be opened once more. */
+export async function tryAgain(id: string): Promise<void> {
+  if (!failures.value.has(id)) return;
+  failures.value = new Map([...failures.value].filter(([each]) => each !== id));
+  await openMissing();
 }
 
 function forgetFailures(open: readonly string[]): void {

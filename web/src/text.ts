@@ -39,6 +39,11 @@ export function rowName({ data: { rows } }: Model, row: number): string {
   return rows.names[row] || `row ${rows.index[row]}`;
 }
 
+/** The text of what was thrown. */
+export function messageOf(error: unknown): string {
+  return error instanceof Error ? error.message : String(error);
+}
+
 export function capitalised(text: string): string {
   return text.charAt(0).toUpperCase() + text.slice(1);
 }

@@ -1,11 +1,13 @@
 /** Follow runs in training: ask the server for curves, and read newer weights of open runs. */
 import { batch } from "@preact/signals";
+import type { Manifest } from "./bundle";
 import { Model } from "./model";
-import { encodeUpload, forgetCodes, isUnmoved, originOf } from "./origin";
+import { encodeUpload, isUnmoved, originOf, type Upload } from "./origin";
 import { variablesOf } from "./panels/grid";
 import { endsOf } from "./panels/interpolate";
 import { axesOf } from "./selection";
 import { fetchManifest } from "./source";
+import { isolated, messageOf } from "./text";
 import {
   complete,
   manifest,
@@ -13,6 +15,7 @@ import {
   openMissing,
   report,
   succeeded,
+  tryAgain,
   view,
   type View,
 } from "./state";
@@ -46,8 +49,8 @@ export function watch(): () => void {
 
 export class Watcher {
   private reading = false;
-  /** The step of a run when its weights were last asked for. */
-  private readonly steps = new Map<string, number>();
+  /** The step and state of a run when its weights were last received. */
+  private readonly received = new Map<string, string>();
 
   constructor(private readonly source: Source) {}
 
@@ -55,13 +58,10 @@ export class Watcher {
   async look(): Promise<void> {
     try {
       const next = await this.source.manifest(manifest.value);
-      if (next) manifest.value = next;
+      if (next) show(next);
       succeeded("follow");
     } catch (error) {
-      report(
-        "follow",
-        `Cannot follow the runs: ${(error as Error).message}. They are shown as they were.`,
-      );
+      report("follow", `Cannot follow the runs: ${messageOf(error)}. They are shown as they were.`);
       return;
     }
     openFirst();
@@ -76,41 +76,49 @@ export class Watcher {
       try {
         await this.update(id);
       } catch (error) {
-        report(
-          `update ${id}`,
-          `Cannot read the newest weights of ${id}: ${(error as Error).message}`,
-        );
+        report(`update ${id}`, `Cannot read the newest weights of ${id}: ${messageOf(error)}`);
       }
     }
     this.reading = false;
   }
 
   private async update(id: string): Promise<void> {
-    const step = manifest.value.runs.find((run) => run.id === id)?.step ?? 0;
+    const run = manifest.value.runs.find((each) => each.id === id);
     const before = models.value.get(id);
-    // Weights may be older than the log, so that the step of the log alone does not tell.
-    if (!before || step <= before.data.step || this.steps.get(id) === step) return;
-    this.steps.set(id, step);
+    if (!run || !before || run.step <= before.data.step) return;
+    // Training writes the log before the weights. The last weights come without another row of the
+    // log, but with another state of the run.
+    const moment = `${run.step} ${run.state}`;
+    if (this.received.get(id) === moment) return;
     const newer = await this.source.model(id);
+    this.received.set(id, moment);
     succeeded(`update ${id}`);
-    // The run may have been closed meanwhile, and its model given back.
-    if (newer.data.step > before.data.step && models.value.get(id) === before)
-      await replace(before, newer);
+    if (newer.data.step > before.data.step) await replace(before, newer);
     else newer.close();
   }
+}
+
+/** Show the runs as they are now. One that could not be opened is tried again if it has changed. */
+function show(next: Manifest): void {
+  const known = new Set(manifest.value.runs);
+  manifest.value = next;
+  for (const run of next.runs) if (!known.has(run)) void tryAgain(run.id);
 }
 
 /** Show newer weights. The code stays, and so does what is seen, though rows and variables come in
  * another order. A file of the user is encoded again. */
 async function replace(before: Model, newer: Model): Promise<void> {
-  const code = await encodedAgain(before, newer);
-  const follows = code !== null && view.value.open[0] === newer.id && isUnmoved(before);
+  const upload = shownUpload(before);
+  const code = upload && (await encodedAgain(newer, upload));
+  // The run may have been closed meanwhile, and its model given back.
+  if (models.value.get(newer.id) !== before) return newer.close();
+  if (shownUpload(before)?.id !== upload?.id) return replace(before, newer);
+  const follows = code && isUnmoved(before);
   complete(newer.id, (each) => ({ ...each, ...leftToModel(before, each) }));
   batch(() => {
     if (follows) view.value = { ...view.value, z: code };
     models.value = new Map(models.value).set(newer.id, newer);
   });
-  forgetCodes(before);
   before.close();
 }
 
@@ -124,17 +132,20 @@ export function leftToModel(model: Model, shown: View): Partial<View> {
   return grid ? { ...start, grid: [grid[0].number, grid[1].number] } : start;
 }
 
-/** The code of the file that the sliders started from, by newer weights. */
-async function encodedAgain(before: Model, newer: Model): Promise<number[] | null> {
-  const origin = originOf(before);
-  if (view.value.open[0] !== newer.id || origin.kind !== "upload") return null;
+/** The file that the sliders of a model started from. */
+function shownUpload(model: Model): Upload | null {
+  const origin = originOf(model);
+  return view.value.open[0] === model.id && origin.kind === "upload" ? origin.upload : null;
+}
+
+/** The code of a file by newer weights. */
+async function encodedAgain(newer: Model, upload: Upload): Promise<number[] | null> {
   try {
-    return await encodeUpload(newer, origin.upload);
+    return await encodeUpload(newer, upload);
   } catch (error) {
-    const reason = (error as Error).message;
     report(
       `update ${newer.id}`,
-      `The newest weights of ${newer.id} cannot encode ${origin.upload.name}: ${reason}`,
+      `The newest weights of ${newer.id} cannot encode ${isolated(upload.name)}: ${messageOf(error)}`,
     );
     return null;
   }

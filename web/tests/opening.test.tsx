@@ -5,6 +5,7 @@ import { writeFragment } from "../src/address";
 import { App } from "../src/app";
 import type { RunData } from "../src/bundle";
 import { Model } from "../src/model";
+import { Others } from "../src/panels/others";
 import { Filter } from "../src/panels/runs/tab";
 import { Header } from "../src/ui/header";
 import {
@@ -119,6 +120,21 @@ describe("a page without a model", () => {
     expect(page.querySelector(".waiting")!.textContent).toBe(
       "run a cannot be opened: its checksum does not match",
     );
+  });
+});
+
+describe("a run beside the first one that could not be opened", () => {
+  it("says why, and is tried again", async () => {
+    const open = vi.spyOn(Model, "open").mockRejectedValueOnce(new Error("it is damaged"));
+    models.value = new Map([["a", await smallModel("a")]]);
+    view.value = { ...DEFAULTS, open: ["a", "b"] };
+    await openMissing();
+    act(() => render(<Others model={models.value.get("a")!} />, page));
+    expect(page.textContent).toContain("run b cannot be opened: it is damaged");
+    open.mockImplementation((id) => smallModel(id));
+    page.querySelector("button")!.click();
+    await settled();
+    expect(page.querySelector("[data-run=b]")).not.toBeNull();
   });
 });
 

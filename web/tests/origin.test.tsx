@@ -60,17 +60,17 @@ describe("a file", () => {
     expect(refused.value).toEqual([]);
   });
 
-  it("that is not of numbers is told until something else is shown", async () => {
+  it("that is not of numbers is refused until something else is shown", async () => {
     const text = new File(["dear diary\ntoday I trained"], "bad.txt");
-    const told = ["Cannot read bad.txt: it is neither an image nor a table of numbers."];
+    const reasons = ["Cannot read bad.txt: it is neither an image nor a table of numbers."];
     await take(model, [text]);
-    expect(refused.value).toEqual(told);
+    expect(refused.value).toEqual(reasons);
     change({ z: model.code(1) });
-    expect(refused.value).toEqual(told);
+    expect(refused.value).toEqual(reasons);
     change({ tab: "data" });
     expect(refused.value).toEqual([]);
     await take(model, [text, csv("good.csv", 1)]);
-    expect(refused.value).toEqual(told);
+    expect(refused.value).toEqual(reasons);
     showRow(model, 7);
     expect(refused.value).toEqual([]);
   });
@@ -136,8 +136,45 @@ it("an observation keeps its place in links, whatever the order of the rows", as
   expect(originOf(shuffled)).toEqual({ kind: "row", row: 49 - 7 });
 });
 
+describe("a view with a file that the model has not encoded", () => {
+  const settled = () => new Promise((resolve) => setTimeout(resolve, 5));
+
+  it("has that file beside the code, and encodes it: after undo to a run that was reopened", async () => {
+    await take(model, [csv("a.csv", 0.5)]);
+    const [z] = [view.value.z];
+    showRow(model, 7);
+    const reopened = await smallModel();
+    reopened.encode = model.encode;
+    models.value = new Map([[reopened.id, reopened]]);
+    undo();
+    expect(originOf(reopened)).toMatchObject({ kind: "upload", upload: { name: "a.csv" } });
+    expect(codeOf(reopened, originOf(reopened))).toBeNull();
+    await settled();
+    expect(codeOf(reopened, originOf(reopened))).toEqual(z);
+    expect([view.value.z, isUnmoved(reopened)]).toEqual([z, true]);
+  });
+
+  it("gets its code, or goes back to the data and says why", async () => {
+    await take(model, [csv("a.csv", 0.5)]);
+    const other = await smallModel("bbbbbbbbbbbb");
+    other.encode = async () => [[3, 0, 1, 0, 0]];
+    models.value = new Map([[other.id, other]]);
+    const unencoded = { ...view.value, open: [other.id], z: null };
+    view.value = unencoded;
+    await settled();
+    expect(view.value.z).toEqual([3, 0, 1, 0, 0]);
+    const failing = await smallModel("bbbbbbbbbbbb");
+    failing.encode = () => Promise.reject(new Error("no memory"));
+    models.value = new Map([[other.id, failing]]);
+    view.value = unencoded;
+    await settled();
+    expect(originOf(failing)).toEqual({ kind: "row", row: failing.data.start });
+    expect(refused.value).toEqual(["The encoder failed on a.csv: no memory."]);
+  });
+});
+
 describe("an encoder", () => {
-  it("that fails is told, also from the strip", async () => {
+  it("that fails is reported, also from the strip", async () => {
     const failing = await smallModel();
     failing.encode = () => Promise.reject(new Error("no memory"));
     models.value = new Map([[failing.id, failing]]);

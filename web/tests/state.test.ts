@@ -31,6 +31,8 @@ describe("a link", () => {
     const hostile =
       'tab="evil"&z=["a"]&row=-1&lasso=[[1]]&open=["a","b","c","d","e"]&images=1&nothing=1&x=<b>';
     expect(decode(hostile)).toEqual(DEFAULTS);
+    for (const name of ["__proto__", "constructor", "hasOwnProperty"])
+      expect(decode(`${name}=1`)).toEqual(DEFAULTS);
   });
 });
 

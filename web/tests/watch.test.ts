@@ -1,21 +1,31 @@
 import { beforeEach, describe, expect, it, vi } from "vitest";
 import type { Manifest, RunData } from "../src/bundle";
-import type { Model } from "../src/model";
-import { codeOf, originOf, take } from "../src/origin";
+import { Model } from "../src/model";
+import { codeOf, originOf, showUpload, take, uploads } from "../src/origin";
 import { variablesOf } from "../src/panels/grid";
 import { endsOf } from "../src/panels/interpolate";
 import { axesOf } from "../src/selection";
 import { fetchManifest, merged } from "../src/source";
-import { change, code, DEFAULTS, manifest, models, problem, undo, view } from "../src/state";
+import {
+  change,
+  code,
+  DEFAULTS,
+  failures,
+  manifest,
+  models,
+  problem,
+  undo,
+  view,
+} from "../src/state";
 import { Watcher } from "../src/watch";
 import { smallModel } from "./fixture";
 
-function manifestAt(step: number): Manifest {
+function manifestAt(step: number, state: RunData["state"] = "running"): Manifest {
   const empty = { step: [], terms: {} };
   const run: RunData = {
     id: "aaaaaaaaaaaa",
     name: "a",
-    state: "running",
+    state,
     step,
     steps: 1000,
     settings: {},
@@ -50,6 +60,7 @@ async function modelAt(step: number): Promise<Model> {
 let read = 0;
 beforeEach(async () => {
   read = 0;
+  uploads.value = [];
   const model = await smallModel();
   manifest.value = manifestAt(100);
   models.value = new Map([[model.id, model]]);
@@ -202,6 +213,67 @@ describe("watching", () => {
     const newest = models.value.get("aaaaaaaaaaaa")!;
     expect(codeOf(newest, originOf(newest))![0]).toBe(400);
     expect(view.value.z![0]).toBe(7);
+  });
+
+  it("reads the last weights, which come after the last row of the log", async () => {
+    let [state, weights]: [RunData["state"], number] = ["running", 200];
+    const watched = new Watcher({
+      manifest: () => Promise.resolve(manifestAt(300, state)),
+      model: () => modelAt(weights),
+    });
+    await watched.look();
+    await settled();
+    [state, weights] = ["finished", 300];
+    await watched.look();
+    await settled();
+    expect(models.value.get("aaaaaaaaaaaa")!.data.step).toBe(300);
+  });
+
+  it("asks again for weights that it did not get", async () => {
+    const answers = [() => Promise.reject(new Error("refused")), () => modelAt(300)];
+    const watched = new Watcher({
+      manifest: () => Promise.resolve(manifestAt(300)),
+      model: () => answers[read++]!(),
+    });
+    await watched.look();
+    await settled();
+    expect(problem.value).toContain("refused");
+    await watched.look();
+    await settled();
+    expect([models.value.get("aaaaaaaaaaaa")!.data.step, problem.value]).toEqual([300, ""]);
+  });
+
+  it("encodes the file that is shown when newer weights are, not the one before", async () => {
+    const before = models.value.get("aaaaaaaaaaaa")!;
+    const mean = (x: Float32Array) => x.reduce((sum, value) => sum + value, 0) / x.length;
+    before.encode = async (x) => [[mean(x), 0, 1, 0, 0]];
+    const file = (value: number) => new File([new Array(16).fill(value).join(",")], `${value}.csv`);
+    await take(before, [file(0.25), file(0.5)]);
+    const newer = await modelAt(200);
+    newer.encode = async (x) => {
+      if (mean(x) === 0.5) await showUpload(before, uploads.value.at(-2)!);
+      return [[10 + mean(x), 0, 1, 0, 0]];
+    };
+    await new Watcher({
+      manifest: () => Promise.resolve(manifestAt(300)),
+      model: () => Promise.resolve(newer),
+    }).look();
+    await settled();
+    expect(originOf(newer)).toMatchObject({ kind: "upload", upload: { name: "0.25.csv" } });
+    expect(view.value.z![0]).toBe(10.25);
+  });
+
+  it("opens a run that failed when it has changed", async () => {
+    vi.spyOn(Model, "open").mockImplementation((id) => smallModel(id));
+    models.value = new Map();
+    failures.value = new Map([["aaaaaaaaaaaa", "no weights"]]);
+    await watcher(
+      () => 100,
+      () => 100,
+    ).look();
+    await settled();
+    expect([models.value.size, failures.value.size]).toEqual([1, 0]);
+    vi.restoreAllMocks();
   });
 
   it("reads one model at a time", async () => {

@@ -1,4 +1,5 @@
 /** What stands in the place of the sliders while no model is open: why there is none. */
+import { runName } from "../open-runs";
 import { isolated } from "../text";
 import { failures, manifest, view } from "../state";
 
@@ -31,12 +32,8 @@ function whyNothing(): string[] {
   const { open } = view.value;
   if (open.some((id) => !failures.value.has(id))) return ["Opening …"];
   if (open.length > 0)
-    return open.map((id) => `${isolated(nameOf(id))} cannot be opened: ${failures.value.get(id)}`);
+    return open.map((id) => `${isolated(runName(id))} cannot be opened: ${failures.value.get(id)}`);
   if (runs.length === 0) return ["There are no runs yet."];
   if (runs.some((run) => run.explorable)) return ["No run is open. Choose one in the table."];
   return runs.map((run) => `${isolated(run.name)} ${run.reason}.`);
-}
-
-function nameOf(id: string): string {
-  return manifest.value.runs.find((run) => run.id === id)?.name ?? id;
 }

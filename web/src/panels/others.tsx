@@ -6,8 +6,8 @@ import { LEAST_ROWS, matching, type Match, type Matching } from "../matching";
 import type { Model } from "../model";
 import { runName } from "../open-runs";
 import { encodeUpload, originOf, type Origin, type Upload } from "../origin";
-import { change, code, models, report, succeeded, view } from "../state";
-import { isolated } from "../text";
+import { change, code, failures, models, report, succeeded, tryAgain, view } from "../state";
+import { isolated, messageOf } from "../text";
 import { Observation } from "../ui/observation";
 import "./others.css";
 
@@ -29,6 +29,22 @@ export function Others({ model }: { model: Model }) {
 }
 
 function Waiting({ id }: { id: string }) {
+  const failure = failures.value.get(id);
+  if (failure !== undefined)
+    return (
+      <div class="other" role="status">
+        <p>
+          <bdi>{runName(id)}</bdi> cannot be opened: {failure}
+        </p>
+        <button
+          type="button"
+          aria-label={`Try again to open ${isolated(runName(id))}`}
+          onClick={() => void tryAgain(id)}
+        >
+          Try again
+        </button>
+      </div>
+    );
   return (
     <p class="other" role="status">
       Opening <bdi>{runName(id)}</bdi> …
@@ -101,7 +117,7 @@ async function encode(other: Model, upload: Upload): Promise<void> {
   } catch (error) {
     report(
       "encode",
-      `${isolated(runName(other.id))} cannot encode ${isolated(upload.name)}: ${(error as Error).message}`,
+      `${isolated(runName(other.id))} cannot encode ${isolated(upload.name)}: ${messageOf(error)}`,
     );
   }
 }

@@ -1,8 +1,8 @@
 /** The runs that are open: choose, add, remove, and make one the first. */
 import { computed } from "@preact/signals";
 import type { RunData } from "../bundle";
-import { closeRun, makeFirst, MOST_OPEN, openRun, replaceRun } from "../open-runs";
-import { change, manifest, view } from "../state";
+import { closeRun, makeFirst, openRun, replaceRun } from "../open-runs";
+import { change, manifest, MOST_OPEN, view } from "../state";
 import { isolated } from "../text";
 import "./picker.css";
 

@@ -43,7 +43,7 @@ export function Stage({ model }: { model: Model }) {
           type="button"
           title="Back to the code of the observation"
           onClick={() => reset(model)}
-          disabled={isUnmoved(model) || originOf(model).kind === "absent"}
+          disabled={isUnmoved(model) || !codeOf(model, originOf(model))}
         >
           Reset
         </button>
@@ -192,7 +192,8 @@ function About({ model, origin }: { model: Model; origin: Origin }) {
 }
 
 function AboutUpload({ model, upload: { name, note, codes } }: { model: Model; upload: Upload }) {
-  const beyond = codesBeyond(model, codes.get(model)!);
+  const code = codes.get(model);
+  const beyond = code ? codesBeyond(model, code) : 0;
   const strange =
     beyond > 0
       ? ` It is unlike the data: ${beyond} of ${model.data.size} numbers of its code lie beyond all codes of the data.`

@@ -1,7 +1,7 @@
 /** All runs in a table: sort by a column, open runs, or see groups of seeds. */
 import type { RunData } from "../../bundle";
-import { closeRun, MOST_OPEN, openRun } from "../../open-runs";
-import { change } from "../../state";
+import { closeRun, openRun } from "../../open-runs";
+import { change, MOST_OPEN } from "../../state";
 import type { Csv } from "../../ui/export";
 import { capitalised, isolated } from "../../text";
 import { Panel } from "../../ui/panel";
