@@ -2,6 +2,7 @@
 import { useEffect, useMemo, useRef, useState } from "preact/hooks";
 import type { Code, Model } from "./model";
 import { canDecode, noDecoder, report, succeeded } from "./state";
+import { messageOf } from "./text";
 
 export interface Decoded {
   /** The codes that were decoded, which may be older than the ones that were asked for. */
@@ -72,8 +73,8 @@ class Queue {
       try {
         await job();
       } catch (error) {
-        if (canDecode.value) report("decode", `The decoder failed: ${String(error)}`);
-        else [canDecode.value, noDecoder.value] = [false, String(error)];
+        if (canDecode.value) report("decode", `The decoder failed: ${messageOf(error)}`);
+        else [canDecode.value, noDecoder.value] = [false, messageOf(error)];
       }
     }
     this.busy = false;

@@ -16,12 +16,13 @@ describe("a CSV file", () => {
   });
 
   it("has no text that a spreadsheet takes for a formula", () => {
-    const rows = ["=1+1", "+1", "-1", "@x", "\t=1"].map((text) => [text]);
+    const rows = ["=1+1", "+1+1", "-1-x", "-e5", "@x", "\t=1", "\t1"].map((text) => [text]);
     const cells = csvText({ columns: ["x"], rows })
       .split("\r\n")
       .slice(1, -1);
     expect(cells.every((cell) => cell.startsWith("'"))).toBe(true);
-    expect(csvText({ columns: ["x"], rows: [[-1]] })).toBe("x\r\n-1\r\n");
+    for (const number of [-1, "-1", "+1", "-.5", "-2.5e-3"])
+      expect(csvText({ columns: ["x"], rows: [[number]] })).toBe(`x\r\n${number}\r\n`);
   });
 });
 

@@ -7,11 +7,16 @@ import { uploads } from "../src/origin";
 import { Factors } from "../src/panels/factors/factors";
 import { Interpolate } from "../src/panels/interpolate";
 import { RunPicker } from "../src/panels/picker";
+import { allColumns } from "../src/panels/runs/columns";
+import { parseFilter, resolve } from "../src/panels/runs/filter";
+import { groupSeeds } from "../src/panels/runs/groups";
+import { shadesOf } from "../src/panels/runs/shades";
 import { Runs } from "../src/panels/runs/tab";
 import { Selected } from "../src/panels/data/selected";
 import { Stage } from "../src/panels/stage";
 import { DEFAULTS, failures, manifest, models, view } from "../src/state";
 import { isolated } from "../src/text";
+import { numbersOf } from "../src/upload/csv";
 import { smallModel } from "./fixture";
 
 const OVERRIDE = "\u202E";
@@ -38,6 +43,46 @@ function outside(text: string): string {
 
 it.each(Object.values(NAMES))("%j ends with the text around it in order", (name) => {
   expect(outside(`before ${isolated(name)} after`)).toBe("before  after");
+});
+
+describe.each(Object.entries(NAMES))("a sentence with names, %s,", (_, name) => {
+  const message = (action: () => unknown): string => {
+    try {
+      return String(action());
+    } catch (error) {
+      return (error as Error).message;
+    }
+  };
+
+  it("keeps the order of its own words", () => {
+    const runs = [run("first", name), run("other", name)];
+    const columns = allColumns(runs, {});
+    const table = { names: [`${name}0`], rows: [[name]] };
+    const shades = columns.flatMap((column) =>
+      shadesOf(runs, column).legend.filter((item) => item.name.includes(name)),
+    );
+    const many = Array.from({ length: 9 }, (_, n) => ({ ...runs[0]!, scores: { [name]: n } }));
+    const score = allColumns(many, {}).find(({ kind }) => kind === "score")!;
+    const texts = [
+      message(() => numbersOf(table, 1, [`${name}0`])),
+      message(() => numbersOf(table, 2, [`${name}0`, `${name}1`])),
+      message(() => resolve(`${name}?`, columns)),
+      message(() =>
+        resolve(
+          name,
+          [`${name}/a`, `${name}/b`].map((key) => ({ ...score, key })),
+        ),
+      ),
+      message(() => parseFilter(`seed>${name}`, columns)),
+      ...groupSeeds(runs).map((group) => group.name),
+      ...shades.map((item) => item.name),
+      ...shadesOf(many, score).legend.map((item) => item.name),
+    ];
+    const turning = name.includes(OVERRIDE) ? OVERRIDE : name[0]!;
+    expect(texts.length).toBeGreaterThan(9);
+    for (const text of texts.slice(0, 5)) expect(text).toContain(turning);
+    expect(texts.filter((text) => outside(text).includes(turning))).toEqual([]);
+  });
 });
 
 describe.each(Object.entries(NAMES))("the names of everything, %s,", (_, name) => {
@@ -71,7 +116,7 @@ describe.each(Object.entries(NAMES))("the names of everything, %s,", (_, name) =
         note: "",
         numbers: new Float64Array(16),
         shape: model.shape.join(),
-        codes: new Map(),
+        codes: new WeakMap(),
       },
     ];
     const rows = [1, 2, 3];

@@ -6,7 +6,7 @@ import {
   betterText,
   compareValues,
   differing,
-  mostTelling,
+  mostInformative,
   tableColumns,
   titleOf,
   usualColumns,
@@ -226,6 +226,7 @@ describe("columns", () => {
         '["square", "heart"]',
         "[128, 64]",
         "[]",
+        '[[0,1],[1,0],{"a":null},null]',
         "linear",
         "[odd",
         true,
@@ -237,6 +238,7 @@ describe("columns", () => {
       "square, heart",
       "128, 64",
       "none",
+      '[0,1], [1,0], {"a":null}, –',
       "linear",
       "[odd",
       "yes",
@@ -251,16 +253,43 @@ describe("columns", () => {
     expect(written([0.5622445, 1, 0])).toEqual(["0.562", "1.000", "0.000"]);
     expect(written([14.0904, -0.0001, -3])).toEqual(["14.09", "0.00", "−3.00"]);
     expect(written([6674.99, 6668.1])).toEqual(["6675", "6668"]);
+    expect(written([0.00041234, -0.0004, 0])).toEqual(["0.0004123", "−0.0004", "0"]);
+    expect(written([0.01, 0.0004])).toEqual(["0.010", "0.000"]);
+    expect(written([0])).toEqual(["0.000"]);
     expect(written([])).toEqual([]);
   });
 
-  it("that tell most come first, in the order of the table", () => {
+  it("of any name have only what is stored under it", () => {
+    const names = ["__proto__", "constructor", "hasOwnProperty"];
+    for (const name of names) {
+      const record = <T>(value: T) => JSON.parse(JSON.stringify({ x: value }).replace("x", name));
+      const named = { ...run("a", record(4)), scores: record(0.5), log: RUNS[0]!.log };
+      const others = allColumns([named, RUNS[0]!], {}).filter(({ key }) => key === name);
+      expect(others.map((column) => [column.value(named), column.value(RUNS[0]!)])).toEqual([
+        [4, undefined],
+        [0.5, undefined],
+      ]);
+      expect(others.map((column) => [column.name, titleOf(column)])).toEqual([
+        [settingName(name), settingName(name)],
+        [name, name],
+      ]);
+      expect(settingName(`objective.${name}`)).toBe(name.replaceAll("_", " "));
+      expect(curveOf({ ...named, log: { step: [1], terms: {} } }, `log:${name}`)).toEqual([]);
+      expect(groupSeeds([named, run("b", {}), run("c", { beta: 1 })])).toHaveLength(3);
+    }
+  });
+
+  it("of the highest entropy come first, in the order of the table", () => {
     const many = Array.from({ length: 8 }, (_, n) =>
       run(`${n}`, { rare: n === 0, beta: n, half: n % 2, ...(n === 0 ? { once: n } : {}) }),
     );
     const settings = allColumns(many, {}).filter(({ kind }) => kind === "setting");
-    expect(mostTelling(settings, many, 2).map(({ key }) => key)).toEqual(["beta", "half"]);
-    expect(mostTelling(settings, many, 9).map(({ key }) => key)).toEqual(["rare", "beta", "half"]);
+    expect(mostInformative(settings, many, 2).map(({ key }) => key)).toEqual(["beta", "half"]);
+    expect(mostInformative(settings, many, 9).map(({ key }) => key)).toEqual([
+      "rare",
+      "beta",
+      "half",
+    ]);
   });
 
   it("sort numbers before text and missing values last in both directions", () => {

@@ -7,6 +7,7 @@ import type { Model } from "../src/model";
 import { closeRun, makeFirst, openRun } from "../src/open-runs";
 import { originOf } from "../src/origin";
 import { RunPicker } from "../src/panels/picker";
+import { groupsCsv } from "../src/panels/runs/group-table";
 import { Matched } from "../src/panels/runs/matched";
 import { RunTable } from "../src/panels/runs/table";
 import { code, DEFAULTS, manifest, models, view } from "../src/state";
@@ -91,6 +92,19 @@ describe("runs side by side", () => {
     expect(view.value.open).toEqual(["first", "other", "x1", "x3"]);
     for (const id of view.value.open) closeRun(id);
     expect(view.value.open).toEqual(["x3"]);
+  });
+});
+
+it("groups of seeds are saved with numbers as they are, and nothing where a value is missing", () => {
+  const settings = [{ lr: -0.123456789, fast: true }, { lr: null }];
+  const runs = settings.map((each, n) => ({ ...run(`${n}`), settings: { seed: 0, ...each } }));
+  manifest.value = { ...manifest.value, runs };
+  expect(groupsCsv()).toEqual({
+    columns: ["seeds", "lr"],
+    rows: [
+      [1, -0.123456789],
+      [1, null],
+    ],
   });
 });
 

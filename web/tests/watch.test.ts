@@ -263,6 +263,20 @@ describe("watching", () => {
     expect(view.value.z![0]).toBe(10.25);
   });
 
+  it("says which file newer weights cannot encode", async () => {
+    const before = models.value.get("aaaaaaaaaaaa")!;
+    before.encode = async () => [[1, 1, 1, 0, 0]];
+    await take(before, [new File([new Array(16).fill(0.5).join(",")], "\u05D2.csv")]);
+    const newer = await modelAt(200);
+    newer.encode = () => Promise.reject(new Error("no memory"));
+    await new Watcher({
+      manifest: () => Promise.resolve(manifestAt(300)),
+      model: () => Promise.resolve(newer),
+    }).look();
+    await settled();
+    expect(problem.value).toContain("cannot encode \u2068\u05D2.csv\u2069: no memory");
+  });
+
   it("opens a run that failed when it has changed", async () => {
     vi.spyOn(Model, "open").mockImplementation((id) => smallModel(id));
     models.value = new Map();

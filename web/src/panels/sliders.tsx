@@ -37,7 +37,7 @@ function ShareHelp({ variables }: { variables: readonly Variable[] }) {
   if (!first) return null;
   return (
     <p class="help">
-      {percent(first.share)}: how much of the factor the variable tells (share of its entropy).
+      {percent(first.share)}: share of the factor's entropy that this variable explains.
     </p>
   );
 }

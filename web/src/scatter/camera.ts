@@ -23,6 +23,7 @@ const FARTHEST = 1.1;
 export function spanOf(values: Float32Array, room = 0.05): Span {
   let [low, high] = [Infinity, -Infinity];
   for (const value of values) {
+    if (!Number.isFinite(value)) continue;
     if (value < low) low = value;
     if (value > high) high = value;
   }

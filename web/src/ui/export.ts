@@ -10,15 +10,19 @@ export function saveCsv(table: Csv, name: string): void {
   save(new Blob([csvText(table)], { type: "text/csv" }), name);
 }
 
-/** CSV as RFC 4180 has it. Text that a spreadsheet would take for a formula starts with a quote. */
+/** CSV as RFC 4180 has it. Text that a spreadsheet would take for a formula starts with a quote;
+ * a number is none. */
 export function csvText({ columns, rows }: Csv): string {
   return [columns, ...rows].map((row) => row.map(cell).join(",") + "\r\n").join("");
 }
 
+const FORMULA = /^[=+\-@\t\r]/;
+const NUMBER = /^[+-]?(\d+\.?\d*|\.\d+)(e[+-]?\d+)?$/i;
+
 function cell(value: string | number | null): string {
   if (value === null) return "";
   if (typeof value === "number") return String(value);
-  const text = /^[=+\-@\t\r]/.test(value) ? `'${value}` : value;
+  const text = FORMULA.test(value) && !NUMBER.test(value) ? `'${value}` : value;
   return /[",\r\n]/.test(text) ? `"${text.replaceAll('"', '""')}"` : text;
 }
 

@@ -64,7 +64,7 @@ function Picture({ seen, values, minus, label }: PictureProps) {
   );
 }
 
-/** How a drawing is told to screen readers; without a label, what is around it tells more. */
+/** What screen readers say of a drawing; without a label, they read only what is around it. */
 export function described(label: string) {
   return label
     ? ({ role: "img", "aria-label": label } as const)

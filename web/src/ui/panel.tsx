@@ -2,6 +2,7 @@
 import type { ComponentChildren, RefObject } from "preact";
 import { useRef } from "preact/hooks";
 import { report, succeeded } from "../state";
+import { messageOf } from "../text";
 import { saveCsv, savePng, saveSvg, type Csv } from "./export";
 
 interface Props {
@@ -58,9 +59,6 @@ async function saveOrSay(body: HTMLElement, name: string): Promise<void> {
     await savePng(body, name);
     succeeded("save");
   } catch (error) {
-    report(
-      "save",
-      `Cannot save ${name}: ${error instanceof Error ? error.message : error}. Save it as SVG instead.`,
-    );
+    report("save", `Cannot save ${name}: ${messageOf(error)}. Save it as SVG instead.`);
   }
 }

@@ -17,7 +17,7 @@ import {
 import "./vector.css";
 
 export interface Series {
-  /** What the reader is told about it, "observed". */
+  /** What it is called, "observed". */
   name: string;
   values: ArrayLike<number>;
   /** "main" is drawn boldly, "behind" in a second colour; a colour of its own goes first. */

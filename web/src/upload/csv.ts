@@ -1,4 +1,5 @@
 /** Read observations from a CSV file: rows of numbers, with or without the names of columns. */
+import { isolated } from "../text";
 
 export interface Table {
   /** Names of the columns, or null if the first line has numbers only. */
@@ -59,7 +60,7 @@ export function numbersOf(table: Table, length: number, names: readonly string[]
       const cell = row[column] ?? "";
       if (isNumber(cell)) return Number(cell);
       throw new Error(
-        `row ${line + 1} has "${cell}" in the column ${names[n] ?? n + 1}. It needs a number`,
+        `row ${line + 1} has "${isolated(cell)}" in the column ${isolated(names[n] ?? String(n + 1))}. It needs a number`,
       );
     }),
   );
@@ -73,7 +74,7 @@ function columnsOf(table: Table, length: number, names: readonly string[]): numb
   const missing = table.names ? names.filter((_, n) => byName[n]! < 0) : [];
   const which =
     missing.length > 0 && missing.length < names.length
-      ? `, without ${missing.slice(0, 3).join(", ")}`
+      ? `, without ${missing.slice(0, 3).map(isolated).join(", ")}`
       : "";
   throw new Error(`it has ${width} columns${which}. The model needs ${length} numbers a row`);
 }

@@ -36,7 +36,7 @@ export function lengthOf(seen: Seen): number {
 async function readImage(file: File, seen: ImageObservation): Promise<ReadObservation> {
   if (!seen.pixels) {
     throw new Error(
-      "the model was trained on measured values, which the colours of an image file do not tell. " +
+      "the model was trained on measured values, which cannot be recovered from the colours of an image file. " +
         `Choose a .npy file of ${shapeText(seen)} numbers`,
     );
   }

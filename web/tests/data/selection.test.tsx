@@ -2,7 +2,7 @@ import { render } from "preact";
 import { afterAll, afterEach, beforeEach, describe, expect, it } from "vitest";
 import { Data } from "../../src/panels/data/data";
 import { columnOf } from "../../src/panels/data/columns";
-import { rowsTable } from "../../src/panels/data/table";
+import { rowsTable, scatterTable } from "../../src/panels/data/table";
 import {
   chooseAxis,
   clearSelection,
@@ -132,6 +132,17 @@ describe("the table of the selected rows", () => {
     expect(columns).toEqual(["row", "name", "z0", "z1", "c[0]", "c[1]", "c[2]", "size", "shape"]);
     expect(rows[1]).toEqual([7, "", ...model.code(7), "2", "ellipse"]);
     expect(csvText({ columns, rows }).split("\r\n")).toHaveLength(4);
+  });
+
+  it("has numbers as they are, and nothing where a value is missing", async () => {
+    const measured = await smallModel();
+    Object.assign(measured.data.factors[0]!, { continuous: true, values: [] });
+    measured.factors.set([-0.123456789, NaN], 0);
+    const stored = Math.fround(-0.123456789);
+    expect(rowsTable(measured, [0])!.rows[0]!.slice(-2)).toEqual([stored, null]);
+    const [x, y] = ["factor:0", "factor:1"].map((key) => columnOf(measured, key)!);
+    const cloud = { x: x!, y: y!, rows: [0] } as never;
+    expect(scatterTable(measured, cloud, y!).rows[0]).toEqual([0, "", stored, null, null]);
   });
 });
 

@@ -60,6 +60,7 @@ describe("the camera", () => {
     expect(high).toBeGreaterThan(7);
     expect(spanOf(new Float32Array([2, 2]))).toEqual([1.5, 2.5]);
     expect(spanOf(new Float32Array([NaN]))).toEqual([-1, 1]);
+    expect(spanOf(new Float32Array([2, Infinity, -Infinity]))).toEqual([1.5, 2.5]);
   });
 
   it("maps what is seen to the shader's -1 to 1", () => {

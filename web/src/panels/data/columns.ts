@@ -165,7 +165,7 @@ function scatter(row: number, seed: number): number {
   return ((mixed ^ (mixed >>> 16)) >>> 0) / 2 ** 32;
 }
 
-/** The two variables that tell most about the data, continuous ones first; then whatever there is. */
+/** The two variables of the most information about the data, continuous ones first; then whatever there is. */
 export function defaultAxes(model: Model): [string, string] {
   const known = [...model.data.variables].sort(
     (a, b) => +a.discrete - +b.discrete || b.information - a.information,
@@ -178,7 +178,7 @@ export function defaultAxes(model: Model): [string, string] {
   return [x!, y!];
 }
 
-/** The factor that the variable on the x axis tells most about. */
+/** The factor that the variable on the x axis explains best. */
 export function defaultColour(model: Model, x: string): string {
   const name = model.data.variables.find((variable) => x === `z:${variable.number}`)?.factor;
   const factor = model.data.factors.findIndex((each) => each.name === name);

@@ -2,8 +2,7 @@
 import type { Model } from "../../model";
 import type { Csv } from "../../ui/export";
 import type { Cloud } from "./cloud";
-import { textOf, type Column } from "./columns";
-import { factorTexts } from "./hover";
+import { columnOf, type Column } from "./columns";
 
 /** The rows with their index, name, code and factors. */
 export function rowsTable(model: Model, rows: readonly number[]): Csv {
@@ -19,9 +18,15 @@ export function rowsTable(model: Model, rows: readonly number[]): Csv {
       index[row] ?? row,
       names[row] ?? "",
       ...model.code(row),
-      ...factorTexts(model, row).map(([, text]) => (text === "missing" ? "" : text)),
+      ...model.data.factors.map((_, n) => cell(columnOf(model, `factor:${n}`)!, row)),
     ]),
   };
+}
+
+/** The name of a class, or a number; null if it is missing. */
+function cell({ values, labels }: Column, row: number): string | number | null {
+  const value = values[row]!;
+  return Number.isNaN(value) ? null : (labels[value] ?? value);
 }
 
 /** A name for every dimension of z, in order. */
@@ -46,9 +51,7 @@ export function scatterTable(model: Model, cloud: Cloud, colour: Column | null):
     rows: Array.from(cloud.rows, (row) => [
       index[row] ?? row,
       names[row] ?? "",
-      ...columns.map((column) =>
-        column.kind === "number" ? column.values[row]! : textOf(column, column.values[row]!),
-      ),
+      ...columns.map((column) => cell(column, row)),
     ]),
   };
 }

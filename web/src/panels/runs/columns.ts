@@ -1,5 +1,6 @@
 /** The columns of the table of runs: about the run, settings that differ, the end of training, scores. */
 import type { RunData, Setting, Term } from "../../bundle";
+import { own } from "../../own";
 import { settingName } from "./names";
 
 export type Value = Setting | undefined;
@@ -25,14 +26,14 @@ const ABOUT: Column[] = [
 
 /** All columns that a filter may name. */
 export function allColumns(runs: readonly RunData[], terms: Terms): Column[] {
-  const told = new Set(differing(runs.map(settingsOf)));
-  const settings = names(runs, settingsOf).map((key) => setting(key, told.has(key)));
+  const different = new Set(differing(runs.map(settingsOf)));
+  const settings = names(runs, settingsOf).map((key) => setting(key, different.has(key)));
   return [...ABOUT, ...settings, ...measures(runs, terms)];
 }
 
 /** Name, state, the settings that differ, the seed if there are several, and what was measured. */
 export function tableColumns(runs: readonly RunData[], terms: Terms): Column[] {
-  const seeds = new Set(runs.map((run) => run.settings["seed"])).size > 1 ? ["seed"] : [];
+  const seeds = new Set(runs.map((run) => own(run.settings, "seed"))).size > 1 ? ["seed"] : [];
   const settings = [...differing(runs.map(settingsOf)), ...seeds].map((key) => setting(key, true));
   const about = ABOUT.filter(({ key }) => key !== "step");
   return [...about, ...settings, ...measures(runs, terms)];
@@ -49,7 +50,7 @@ function setting(key: string, differs: boolean): Column {
     name: settingName(key),
     kind: "setting",
     differs,
-    value: (run) => run.settings[key],
+    value: (run) => own(run.settings, key),
   };
 }
 
@@ -57,7 +58,7 @@ function setting(key: string, differs: boolean): Column {
 function measures(runs: readonly RunData[], terms: Terms): Column[] {
   const scores = names(runs, (run) => run.scores);
   const ends = names(runs, (run) => ({ ...run.log.terms, ...run.measures.terms }));
-  const termOf = (key: string) => terms[key] ?? { name: key, unit: "", better: "" as const };
+  const termOf = (key: string) => own(terms, key) ?? { name: key, unit: "", better: "" as const };
   const column = (key: string, kind: "final" | "score", value: Column["value"]): Column => ({
     key,
     kind,
@@ -69,13 +70,13 @@ function measures(runs: readonly RunData[], terms: Terms): Column[] {
     ...ends
       .filter((key) => !scores.includes(key))
       .map((key) => column(key, "final", (run) => lastOf(run, key))),
-    ...scores.map((key) => column(key, "score", (run) => run.scores[key])),
+    ...scores.map((key) => column(key, "score", (run) => own(run.scores, key))),
   ];
 }
 
 /** The last value of a curve. */
 function lastOf({ log, measures }: RunData, key: string): Value {
-  return (log.terms[key] ?? measures.terms[key])?.findLast((value) => value !== null);
+  return (own(log.terms, key) ?? own(measures.terms, key))?.findLast((value) => value !== null);
 }
 
 function names(runs: readonly RunData[], part: (run: RunData) => object): string[] {
@@ -98,7 +99,7 @@ export function usualColumns(columns: readonly Column[], runs: readonly RunData[
   );
   const chosen = new Set<Column>([
     ...of("about").filter(({ key }) => key !== "state" || state),
-    ...mostTelling(settings, runs, MOST_SETTINGS),
+    ...mostInformative(settings, runs, MOST_SETTINGS),
     ...of("setting").filter(({ key }) => key === "seed"),
     ...of("final").filter(({ key, better }) => better || key === "rate"),
     ...onePerMetric(scores).slice(0, MOST_SCORES),
@@ -133,10 +134,13 @@ export function differing(every: readonly Record<string, Setting>[]): string[] {
     (key) => key !== "seed",
   );
   const chosen = keys.filter(
-    (key) => new Set(every.filter((each) => key in each).map((each) => each[key])).size > 1,
+    (key) =>
+      new Set(every.filter((each) => Object.hasOwn(each, key)).map((each) => each[key])).size > 1,
   );
   if (distinct(every, chosen) === distinct(every, keys)) return chosen;
-  return keys.filter((key) => chosen.includes(key) || every.some((each) => !(key in each)));
+  return keys.filter(
+    (key) => chosen.includes(key) || every.some((each) => !Object.hasOwn(each, key)),
+  );
 }
 
 /** How many combinations of values there are. */
@@ -144,18 +148,19 @@ export function distinct(
   every: readonly Record<string, Setting>[],
   keys: readonly string[],
 ): number {
-  return new Set(every.map((each) => JSON.stringify(keys.map((key) => each[key] ?? null)))).size;
+  return new Set(every.map((each) => JSON.stringify(keys.map((key) => own(each, key) ?? null))))
+    .size;
 }
 
-/** The columns that tell most about runs, in their own order; those that tell nothing are left out. */
-export function mostTelling(
+/** The columns of the highest entropy, in their own order; those of none are left out. */
+export function mostInformative(
   columns: readonly Column[],
   runs: readonly RunData[],
   most: number,
 ): Column[] {
-  const told = new Map(columns.map((column) => [column, entropy(runs.map(column.value))]));
-  const best = [...columns].sort((a, b) => told.get(b)! - told.get(a)!).slice(0, most);
-  return columns.filter((column) => best.includes(column) && told.get(column)! > 0);
+  const entropies = new Map(columns.map((column) => [column, entropy(runs.map(column.value))]));
+  const best = [...columns].sort((a, b) => entropies.get(b)! - entropies.get(a)!).slice(0, most);
+  return columns.filter((column) => best.includes(column) && entropies.get(column)! > 0);
 }
 
 /** The entropy of the values that are there, times their share. */
@@ -172,6 +177,11 @@ function entropy(values: readonly Value[]): number {
 /** A value as commands take it; a missing one is a dash. */
 export function valueText(value: Value): string {
   return isPresent(value) ? String(value) : "–";
+}
+
+/** A value as CSV has it. */
+export function csvValue(value: Value): string | number | null {
+  return typeof value === "boolean" ? String(value) : (value ?? null);
 }
 
 function isPresent(value: Value): boolean {

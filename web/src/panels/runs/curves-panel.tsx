@@ -2,6 +2,7 @@
 import { area, line } from "d3-shape";
 import { useState } from "preact/hooks";
 import type { Term } from "../../bundle";
+import { own } from "../../own";
 import { change, manifest } from "../../state";
 import type { Csv } from "../../ui/export";
 import { capitalised, isolated } from "../../text";
@@ -72,7 +73,7 @@ function drawnOf(group: RunGroup, term: string, n: number): Drawn {
 /** "log:rate" is the term "rate" of the training log. */
 function termOf(term: string): Term {
   const key = term.slice(term.indexOf(":") + 1);
-  return manifest.value.terms[key] ?? { name: key, unit: "", better: "" };
+  return own(manifest.value.terms, key) ?? { name: key, unit: "", better: "" };
 }
 
 function Choices({ terms, term }: { terms: readonly string[]; term: string }) {

@@ -1,5 +1,6 @@
 /** Curves of runs over training steps, and the mean and band of a group of seeds. */
 import type { RunData } from "../../bundle";
+import { own } from "../../own";
 import { summary } from "./groups";
 
 export interface Point {
@@ -31,7 +32,7 @@ export function termsOf(runs: readonly RunData[]): string[] {
 export function curveOf(run: RunData, term: string): Point[] {
   const place = term.indexOf(":");
   const curves = term.slice(0, place) === "measures" ? run.measures : run.log;
-  const values = curves.terms[term.slice(place + 1)] ?? [];
+  const values = own(curves.terms, term.slice(place + 1)) ?? [];
   return curves.step.flatMap((step, n) => {
     const value = values[n];
     return typeof value === "number" ? [{ step, value }] : [];

@@ -3,6 +3,7 @@
  * must hold. The last part of a setting's name and the first or last part of a score's name will do.
  */
 import type { RunData } from "../../bundle";
+import { isolated } from "../../text";
 import { valueText, type Column, type Value } from "./columns";
 
 export type Test = (run: RunData) => boolean;
@@ -74,14 +75,16 @@ function termAt(text: string, place: number): [Term, number] {
     };
     if (!term.key)
       throw new Error(
-        `“${term.text}” has no name before “${term.operator}”. Write, for example, mig>0.3.`,
+        `“${isolated(term.text)}” has no name before “${term.operator}”. Write, for example, mig>0.3.`,
       );
     if (value === undefined)
-      throw new Error(`“${term.text}” has no value. Write, for example, ${term.text}0.3.`);
+      throw new Error(
+        `“${isolated(term.text)}” has no value. Write, for example, ${isolated(`${term.text}0.3`)}.`,
+      );
     return [term, COMPARISON.lastIndex];
   }
   const plain = WORD.exec(text)?.[0];
-  if (!plain) throw new Error(`A quotation mark is not closed: ${text.slice(place)}`);
+  if (!plain) throw new Error(`A quotation mark is not closed: ${isolated(text.slice(place))}`);
   return [{ text: plain, key: "", operator: "", value: unquoted(plain) }, WORD.lastIndex];
 }
 
@@ -108,7 +111,9 @@ function comparison(term: Term, columns: readonly Column[]): Test {
   if (term.operator === "!=") return (run) => !equal(column.value(run), term.value);
   const [compare, bound] = [COMPARE[term.operator]!, Number(term.value)];
   if (term.value.trim() === "" || Number.isNaN(bound)) {
-    throw new Error(`“${term.text}” compares with “${term.value}”, which is not a number.`);
+    throw new Error(
+      `“${isolated(term.text)}” compares with “${isolated(term.value)}”, which is not a number.`,
+    );
   }
   return (run) => {
     const value = column.value(run);
@@ -137,13 +142,15 @@ export function resolve(name: string, columns: readonly Column[]): Column {
   const exact = columns.find(({ key }) => key.toLowerCase() === wanted);
   if (exact) return exact;
   const meant = columns.filter(({ key }) => isShort(wanted, key.toLowerCase()));
-  const telling = meant.filter((column) => column.differs);
-  const found = telling.length > 0 ? telling : meant;
+  const different = meant.filter((column) => column.differs);
+  const found = different.length > 0 ? different : meant;
   if (found.length === 1) return found[0]!;
   if (found.length === 0)
-    throw new Error(`No setting or score is called “${name}”. ${suggestion(wanted, columns)}`);
+    throw new Error(
+      `No setting or score is called “${isolated(name)}”. ${suggestion(wanted, columns)}`,
+    );
   throw new Error(
-    `“${name}” may be ${found.map(({ key }) => key).join(" or ")}. Write one of them.`,
+    `“${isolated(name)}” may be ${found.map(({ key }) => isolated(key)).join(" or ")}. Write one of them.`,
   );
 }
 
@@ -154,7 +161,7 @@ function isShort(name: string, key: string): boolean {
 function suggestion(name: string, columns: readonly Column[]): string {
   const near = columns.filter(({ key }) => key.toLowerCase().includes(name)).slice(0, 4);
   const shown = near.length > 0 ? near : columns.slice(0, 4);
-  return `There ${shown.length === 1 ? "is" : "are"}, for example, ${shown.map(({ key }) => key).join(", ")}.`;
+  return `There ${shown.length === 1 ? "is" : "are"}, for example, ${shown.map(({ key }) => isolated(key)).join(", ")}.`;
 }
 
 /** The filter with the bounds of one column replaced; null bounds are none. */

@@ -1,9 +1,9 @@
 /** One row for every group of runs that differ only in their seed. */
-import type { RunData, Setting } from "../../bundle";
+import type { RunData } from "../../bundle";
 import { change } from "../../state";
 import type { Csv } from "../../ui/export";
 import { isolated } from "../../text";
-import { compareValues, type Column, type Value } from "./columns";
+import { compareValues, csvValue, type Column, type Value } from "./columns";
 import { withValue } from "./filter";
 import { summary, type RunGroup } from "./groups";
 import { plainValue } from "./names";
@@ -96,13 +96,13 @@ function cell(group: RunGroup, column: Column): string {
 function showRuns(group: RunGroup): void {
   const settings = groupColumns(columns.value).filter(({ kind }) => kind === "setting");
   const filter = settings.reduce(
-    (text, { key }) => withValue(text, key, settingText(group.runs[0]!.settings[key])),
+    (text, column) => withValue(text, column.key, settingText(groupValue(group, column))),
     shown.filter.value,
   );
   change({ filter, seeds: false });
 }
 
-function settingText(value: Setting | undefined): string {
+function settingText(value: Value): string {
   return value === undefined || value === null ? "-" : String(value);
 }
 
@@ -120,7 +120,7 @@ export function groupsCsv(): Csv {
     ],
     rows: sortedGroups().map((group) => [
       group.runs.length,
-      ...settings.map((column) => settingText(group.runs[0]!.settings[column.key])),
+      ...settings.map((column) => csvValue(groupValue(group, column))),
       ...scores.flatMap((column) => {
         const found = summary(scoresOf(group.runs, column));
         return found ? [found.mean, found.min, found.max, found.n] : [null, null, null, 0];

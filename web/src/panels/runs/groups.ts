@@ -1,5 +1,7 @@
 /** Runs that differ only in their seed, and numbers over them. */
 import type { RunData, Setting } from "../../bundle";
+import { own } from "../../own";
+import { isolated } from "../../text";
 import { differing, distinct } from "./columns";
 import { plainValue, settingName } from "./names";
 
@@ -42,24 +44,27 @@ function settingsKey(run: RunData): string {
 
 /** Names of few settings that tell all groups apart: "beta 4". */
 function groupNames(every: readonly Settings[]): string[] {
-  const told = fewest(every, differing(every));
+  const keys = fewest(every, differing(every));
   return every.map((settings) => {
-    const parts = told.map((key) => `${settingName(key)} ${plainValue(settings[key])}`);
-    const known = parts.filter((_, n) => told[n]! in settings);
+    const parts = keys.map(
+      (key) => `${isolated(settingName(key))} ${isolated(plainValue(own(settings, key)))}`,
+    );
+    const known = parts.filter((_, n) => Object.hasOwn(settings, keys[n]!));
     return (known.length > 0 ? known : parts).join(", ") || "all runs";
   });
 }
 
 type Settings = Readonly<Record<string, Setting>>;
 
-/** Of the keys, few that tell as much as all of them: the objective, then the most telling ones. */
+/** Of the keys, few that tell groups apart as all of them do: the objective, then those that tell the
+ * most apart. */
 function fewest(every: readonly Settings[], keys: readonly string[]): string[] {
   const chosen: string[] = keys.filter((key) => key === "objective");
   const goal = distinct(every, keys);
-  for (let told = distinct(every, chosen); told < goal;) {
+  for (let apart = distinct(every, chosen); apart < goal;) {
     const gains = keys.map((key) => distinct(every, [...chosen, key]));
-    told = Math.max(...gains);
-    chosen.push(keys[gains.indexOf(told)]!);
+    apart = Math.max(...gains);
+    chosen.push(keys[gains.indexOf(apart)]!);
   }
   return keys.filter((key) => chosen.includes(key));
 }

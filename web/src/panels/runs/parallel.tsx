@@ -7,7 +7,7 @@ import { Panel } from "../../ui/panel";
 import { axisOf, spansDecades, type Axis } from "./axis";
 import { AxisBrush } from "./brush";
 import { ColumnToggles, useWidth } from "./chart";
-import { mostTelling, usualColumns, type Column } from "./columns";
+import { mostInformative, usualColumns, type Column } from "./columns";
 import { Ranges } from "./ranges";
 import { columnOf, filtered, measured, runs, shown } from "./shown";
 import { runsCsv } from "./table";
@@ -42,7 +42,7 @@ export function Parallel() {
   );
 }
 
-/** The axes that were chosen, or the settings and scores that tell most. */
+/** The axes that were chosen, or the settings and scores of the highest entropy. */
 function chosenColumns(): Column[] {
   const chosen = shown.axes.value.map(columnOf).filter((column) => column !== undefined);
   if (chosen.length > 0) return chosen;
@@ -51,7 +51,7 @@ function chosenColumns(): Column[] {
     usual.filter(({ kind }) => kind === "setting"),
     usual.filter(({ kind }) => kind !== "setting"),
   ];
-  const found = [...settings, ...mostTelling(scores, runs.value, MOST_SCORES)];
+  const found = [...settings, ...mostInformative(scores, runs.value, MOST_SCORES)];
   return found.length > 1 ? found : measured.value.slice(0, 2);
 }
 

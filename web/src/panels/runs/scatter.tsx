@@ -8,7 +8,7 @@ import { Choice } from "../../ui/choice";
 import { Panel } from "../../ui/panel";
 import { axisOf, spansDecades, type Axis } from "./axis";
 import { Axes, columnOptions, Legend, LogToggle, useWidth } from "./chart";
-import { betterText, mostTelling, titleOf, type Column } from "./columns";
+import { betterText, mostInformative, titleOf, type Column } from "./columns";
 import { plainValue } from "./names";
 import { shadesOf, type Shades } from "./shades";
 import { columnOf, filtered, measured, runs, shown } from "./shown";
@@ -36,28 +36,28 @@ export function RunScatter() {
   );
 }
 
-/** A number that tells most about the runs if there is one: the setting of an experiment. */
+/** The number of the highest entropy if there is one: the setting of an experiment. */
 function defaultX(): Column | undefined {
   const settings = measured.value.filter(({ kind, key }) => kind === "setting" && key !== "seed");
   const numbers = settings.filter((column) =>
     runs.value.some((run) => typeof column.value(run) === "number"),
   );
-  return telling(numbers) ?? telling(settings) ?? measured.value[0];
+  return best(numbers) ?? best(settings) ?? measured.value[0];
 }
 
 function defaultY(): Column | undefined {
   const known = (kind: Column["kind"]) =>
     measured.value.filter((column) => column.kind === kind && severalHave(column));
-  return telling(known("score")) ?? telling(known("final")) ?? measured.value.at(-1);
+  return best(known("score")) ?? best(known("final")) ?? measured.value.at(-1);
 }
 
-/** A chart of one point tells nothing. */
+/** A chart of one point shows nothing. */
 function severalHave(column: Column): boolean {
   return runs.value.filter((run) => typeof column.value(run) === "number").length > 1;
 }
 
-function telling(columns: readonly Column[]): Column | undefined {
-  return mostTelling(columns, runs.value, 1)[0];
+function best(columns: readonly Column[]): Column | undefined {
+  return mostInformative(columns, runs.value, 1)[0];
 }
 
 /** "MIG · chen2018, higher is better". */

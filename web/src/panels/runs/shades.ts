@@ -1,5 +1,6 @@
 /** Colours of runs by a setting or a score: marks for few values, a gradient for many numbers. */
 import type { RunData } from "../../bundle";
+import { isolated } from "../../text";
 import { markOf, symbolPath, type LegendItem, type Mark } from "./chart";
 import { compareValues, valueText, type Column, type Value } from "./columns";
 import { numberText, plainValue } from "./names";
@@ -27,7 +28,10 @@ function categories(values: readonly Value[], column: Column): Shades {
   );
   const listed = values
     .slice(0, MOST_CATEGORIES)
-    .map((value, n) => ({ mark: markOf(n), name: `${column.name} ${plainValue(value)}` }));
+    .map((value, n) => ({
+      mark: markOf(n),
+      name: `${isolated(column.name)} ${isolated(plainValue(value))}`,
+    }));
   const rest = values.length - listed.length;
   if (rest > 0) listed.push({ mark: markOf(MOST_CATEGORIES), name: `${rest} other values` });
   return { mark: (run) => marks.get(valueText(column.value(run)))!, legend: listed };
@@ -45,7 +49,7 @@ function gradient(values: readonly number[], column: Column): Shades {
   };
   const legend = [low, (low + high) / 2, high].map((value) => ({
     mark: mark(value),
-    name: `${column.name} ${numberText(value)}`,
+    name: `${isolated(column.name)} ${numberText(value)}`,
   }));
   return { mark: (run) => mark(column.value(run)), legend };
 }

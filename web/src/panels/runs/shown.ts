@@ -4,6 +4,7 @@
 import { computed, type ReadonlySignal } from "@preact/signals";
 import type { RunData } from "../../bundle";
 import { manifest, view, type View } from "../../state";
+import { messageOf } from "../../text";
 import { allColumns, compareValues, tableColumns, usualColumns, type Column } from "./columns";
 import { parseFilter } from "./filter";
 import { groupSeeds } from "./groups";
@@ -68,7 +69,7 @@ export const filtered = computed<Filtered>(() => {
       error: "",
     };
   } catch (error) {
-    return { runs: runs.value, error: (error as Error).message };
+    return { runs: runs.value, error: messageOf(error) };
   }
 });
 

@@ -7,7 +7,7 @@ import { capitalised, isolated } from "../../text";
 import { Panel } from "../../ui/panel";
 import { Training } from "../picker";
 import { ColumnToggles, Toggle } from "./chart";
-import { betterText, titleOf, type Column } from "./columns";
+import { betterText, csvValue, titleOf, type Column } from "./columns";
 import { GroupTable, groupsCsv } from "./group-table";
 import { plainValue } from "./names";
 import { Pages } from "./pages";
@@ -42,10 +42,6 @@ export function runsCsv(runs: readonly RunData[], columns: readonly Column[]): C
     columns: ["id", ...columns.map(({ key }) => key)],
     rows: runs.map((run) => [run.id, ...columns.map((column) => csvValue(column.value(run)))]),
   };
-}
-
-function csvValue(value: ReturnType<Column["value"]>): string | number | null {
-  return typeof value === "boolean" ? String(value) : (value ?? null);
 }
 
 function Rows({ runs }: { runs: readonly RunData[] }) {
