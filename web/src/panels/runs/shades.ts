@@ -26,12 +26,10 @@ function categories(values: readonly Value[], column: Column): Shades {
   const marks = new Map(
     values.map((value, n) => [valueText(value), markOf(Math.min(n, MOST_CATEGORIES))]),
   );
-  const listed = values
-    .slice(0, MOST_CATEGORIES)
-    .map((value, n) => ({
-      mark: markOf(n),
-      name: `${isolated(column.name)} ${isolated(plainValue(value))}`,
-    }));
+  const listed = values.slice(0, MOST_CATEGORIES).map((value, n) => ({
+    mark: markOf(n),
+    name: `${isolated(column.name)} ${isolated(plainValue(value))}`,
+  }));
   const rest = values.length - listed.length;
   if (rest > 0) listed.push({ mark: markOf(MOST_CATEGORIES), name: `${rest} other values` });
   return { mark: (run) => marks.get(valueText(column.value(run)))!, legend: listed };
