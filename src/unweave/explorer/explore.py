@@ -110,7 +110,7 @@ def store_library(
     named = [StoredRun(RunFolder(path), read) for path in place.find_all(names)]
     find, first = (lambda: named, MOST_OPEN) if named else (StoredRuns(place.root, read), -1)
     library = Library(find, _build, f"{place.root.resolve().name} · unweave", first, watch)
-    if not library.read().runs and not watch:
+    if not library.read().manifest.runs and not watch:
         raise ValueError(f"{store} contains no runs to explore; train one with `unweave train`")
     return library
 

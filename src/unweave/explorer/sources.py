@@ -13,6 +13,7 @@ from typing import Protocol
 from unweave.evaluation.model import FittedModel
 from unweave.explorer.contents import RunData
 from unweave.explorer.run_data import run_data
+from unweave.training.run_files import RUN
 from unweave.training.store import RunFolder
 
 _TIME_STEP = 2 * 10**9  # nanoseconds between times that every file system tells apart
@@ -138,15 +139,19 @@ class StoredRuns:
 
     def _names(self) -> list[str]:
         try:
-            with os.scandir(self.root) as entries:
-                return [entry.name for entry in entries if entry.is_dir()]
+            return os.listdir(self.root)
         except FileNotFoundError:  # training will make the store
             return []
 
     def _opened(self, name: str) -> tuple[float, StoredRun] | None:
-        """Return a run and when it was begun, or None if the folder has no run."""
-        folder = RunFolder(self.root / name)
+        """Return a run and when it was begun, or None if the folder has no run.
+
+        A folder that cannot be read counts as an old run, so that whoever reads it says why not.
+        """
+        run = StoredRun(RunFolder(self.root / name), self.load)
         try:
-            return (folder.path / "run.json").stat().st_mtime, StoredRun(folder, self.load)
-        except FileNotFoundError:
+            return os.stat(self.root / name / RUN).st_mtime, run
+        except (FileNotFoundError, NotADirectoryError):
             return None
+        except OSError:
+            return 0.0, run
