@@ -10,7 +10,7 @@ from pathlib import Path
 from markupsafe import Markup
 
 from unweave.core.console import err, out
-from unweave.evaluation.loading import loader
+from unweave.evaluation.loading import loader, loader_like
 from unweave.evaluation.model import FittedModel
 from unweave.explorer.library import MOST_OPEN, Library
 from unweave.explorer.model_data import model_bundle
@@ -91,9 +91,10 @@ def _inline(
 
 
 def _library(models: Sequence[FittedModel], watch: bool) -> Library:
-    load = loader()
     sources = [
-        StoredRun(RunFolder(model.folder), load) if watch and model.folder else LoadedRun(model)
+        StoredRun(RunFolder(model.folder), loader_like(model))
+        if watch and model.folder
+        else LoadedRun(model)
         for model in models
     ]
     return Library(lambda: sources, _build, page_title(models), watch=watch)
