@@ -102,7 +102,7 @@ def loader_like(model: FittedModel) -> Callable[[Path], FittedModel]:
     """Return a function that loads the run of a model again, on the same data and device."""
 
     def load_again(path: Path) -> FittedModel:
-        outcome, _, folder = _read_trained(path)
+        outcome, _, folder = _read_trained(path, model.run.network)
         return FittedModel(outcome, model.source, folder)
 
     return load_again
@@ -110,10 +110,8 @@ def loader_like(model: FittedModel) -> Callable[[Path], FittedModel]:
 
 def _load(path: str | Path, finder: SourceFinder, network: Network | None) -> FittedModel:
     """Read a run, and find the source of its data."""
-    outcome, record, folder = _read_trained(Path(path))
+    outcome, record, folder = _read_trained(Path(path), network)
     run = outcome.run
-    if network is not None and network != run.network:
-        raise ValueError(f"{path} was trained with network {run.network}, got {network}")
     if finder.split in ("validation", "test") and takes_all(run.data):
         warnings.warn(
             f"{path} was trained on all of its data, split=all: it has seen the {finder.split} "
@@ -128,10 +126,12 @@ def _load(path: str | Path, finder: SourceFinder, network: Network | None) -> Fi
     return FittedModel(outcome, source, folder)
 
 
-def _read_trained(path: Path) -> tuple[Outcome, DataRecord, Path | None]:
+def _read_trained(path: Path, network: Network | None) -> tuple[Outcome, DataRecord, Path | None]:
     """Read a run as `_read` does; raise a ValueError if it has no weights that fit its networks."""
     outcome, record, folder = _read(path)
     run = outcome.run
+    if network is not None and network != run.network:
+        raise ValueError(f"{path} was trained with network {run.network}, got {network}")
     if outcome.failure and outcome.weights is None:
         raise ValueError(f"{path} has no weights: {failure_text(run, outcome.failure)}")
     if outcome.weights is None:
