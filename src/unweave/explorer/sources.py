@@ -27,13 +27,13 @@ class RunSource(Protocol):
         """What tells the source from others."""
 
     def version(self) -> Hashable:
-        """Return a value that changes with anything that the manifest says of the run."""
+        """Return a value that changes with the state, settings, scores or curves of the run."""
 
     def weights_version(self) -> Hashable:
         """Return a value that changes with the newest weights."""
 
     def run_data(self, rows: int) -> RunData:
-        """Return what the manifest says of the run, with `rows` rows of a curve at most."""
+        """Return the run without its weights, and at most `rows` rows of each curve."""
 
     def model(self) -> FittedModel:
         """Return the model with its newest weights."""
@@ -59,7 +59,7 @@ class LoadedRun:
         return None
 
     def run_data(self, rows: int) -> RunData:
-        """Return what the manifest says of the run, with `rows` rows of a curve at most."""
+        """Return the run without its weights, and at most `rows` rows of each curve."""
         return run_data(self.loaded, rows)
 
     def model(self) -> FittedModel:
@@ -107,7 +107,7 @@ class StoredRun:
         return path and (path.name, path.stat().st_mtime_ns)
 
     def run_data(self, rows: int) -> RunData:
-        """Read what the manifest says of the run, with `rows` rows of a curve at most."""
+        """Read the run without its weights, and at most `rows` rows of each curve."""
         return run_data(self.folder.path, rows)
 
     def model(self) -> FittedModel:
