@@ -16,6 +16,7 @@ from explorer_app import Page, ask, install_app, serving
 from stored_files import stored_scores
 from unweave.evaluation.loading import loader
 from unweave.explorer.explore import store_library
+from unweave.explorer.http_messages import NotFound
 from unweave.explorer.library import Library
 from unweave.explorer.sources import LoadedRun, StoredRun
 from unweave.training import recall
@@ -108,9 +109,20 @@ def test_a_checkpoint_that_is_replaced_while_it_is_read_is_read_again(folders):
         return load(path)
 
     shown = library(lambda: [StoredRun(folder, replaced_meanwhile)])
-    (run,) = shown.read().runs
+    (run,) = shown.read().manifest.runs
     assert json.loads(shown.bundle(run.id))[-1] == 0.75
     assert len(calls) == 2
+
+
+def test_a_checkpoint_that_is_gone_before_it_is_looked_at_is_looked_for_again(folders, monkeypatch):
+    folder = RunFolder(folders[0])
+    unfinish(folder, 2)
+    shown, own = watched(folder.path), folder.states
+    (run,) = shown.read().manifest.runs
+    gone = {1: folder.path / "state-1.safetensors"}
+    listings = iter([gone, own, gone])
+    monkeypatch.setattr(RunFolder, "states", property(lambda _: next(listings, own)))
+    assert json.loads(shown.bundle(run.id))[0] == run.id
 
 
 def test_bundles_are_those_of_the_models_and_built_once_for_all_who_ask(folders):
@@ -122,7 +134,7 @@ def test_bundles_are_those_of_the_models_and_built_once_for_all_who_ask(folders)
         return build(model, name)
 
     shown = Library(lambda: [stored(folder) for folder in folders], slow_build, "title")
-    names = {run.id: run.name for run in shown.read().runs}
+    names = {run.id: run.name for run in shown.read().manifest.runs}
     answers = []
     with serving(shown) as server:
         threads = [threading.Thread(target=lambda run=run: answers.append(
@@ -148,7 +160,7 @@ def test_only_what_has_changed_is_read_again(folders, monkeypatch):
     assert len(read) == 2
     scores = stored_scores({"mig/chen2018": 0.25})
     RunFolder(folders[1]).write_scores(ScoreFacts("all", 100, "mean"), scores)
-    assert [dict(run.scores) for run in shown.read().runs] == [{}, {"mig/chen2018": 0.25}]
+    assert [dict(run.scores) for run in shown.read().manifest.runs] == [{}, {"mig/chen2018": 0.25}]
     assert read[2:] == [folders[1]]
 
 
@@ -163,8 +175,9 @@ def test_folders_that_have_not_changed_are_not_opened(folders, monkeypatch):
     unfinish(RunFolder(folders[0]), 2)
     rest(*folders)
     shown, opened = store_library(root, watch=True), []
-    first, own = shown.read(), os.scandir
-    monkeypatch.setattr(os, "scandir", lambda path: opened.append(Path(path)) or own(path))
+    first, list_names = shown.read(), os.listdir
+    monkeypatch.setattr(os, "scandir", opened.append)
+    monkeypatch.setattr(os, "listdir", lambda path: opened.append(path) or list_names(path))
     monkeypatch.setattr(RunFolder, "locked", property(lambda folder: opened.append(folder)))
     assert shown.read() is first
     assert opened == [root]
@@ -179,7 +192,7 @@ def test_a_change_that_leaves_the_time_of_a_folder_is_seen(folders, monkeypatch)
     before = os.stat(folder.path).st_mtime_ns
     folder.write_log([{"step": 3, "loss": 0.125}])
     os.utime(folder.path, ns=(before, before))
-    assert [run.log.terms["loss"] for run in shown.read().runs] == [[0.125]]
+    assert [run.log.terms["loss"] for run in shown.read().manifest.runs] == [[0.125]]
 
 
 def test_a_run_that_starts_and_stops_is_seen_though_no_file_changes(folders):
@@ -187,12 +200,12 @@ def test_a_run_that_starts_and_stops_is_seen_though_no_file_changes(folders):
     unfinish(folder, 2)
     rest(folder.path)
     shown = watched(folder.path)
-    states = [shown.read().runs[0].state]
+    states = [shown.read().manifest.runs[0].state]
     with folder.lock():
-        states.append(shown.read().runs[0].state)
+        states.append(shown.read().manifest.runs[0].state)
         rest(folder.path)
-        states.append(shown.read().runs[0].state)
-    states.append(shown.read().runs[0].state)
+        states.append(shown.read().manifest.runs[0].state)
+    states.append(shown.read().manifest.runs[0].state)
     assert states == ["stopped", "running", "running", "stopped"]
 
 
@@ -211,6 +224,21 @@ def test_a_page_that_asks_again_gets_the_runs_that_have_changed(folders):
         assert len(json.loads(shown.manifest(unknown)[1])["runs"]) == 2
 
 
+def test_a_manifest_is_of_one_revision_whoever_else_asks(folders, monkeypatch):
+    shown = watched(*folders)
+    own, known = shown.read, shown.manifest()[0]
+
+    def read_before_another_request():
+        found = own()
+        RunFolder(folders[1]).write_log([{"step": 4, "loss": 0.5}])
+        own()
+        return found
+
+    monkeypatch.setattr(shown, "read", read_before_another_request)
+    tag, content = shown.manifest(known)
+    assert (tag, json.loads(content)["runs"]) == (known, [])
+
+
 def test_models_in_memory_are_served_as_they_are(folders):
     model = uw.load(folders[0], device="cpu")
     shown = library(lambda: [LoadedRun(model)])
@@ -221,6 +249,8 @@ def test_models_in_memory_are_served_as_they_are(folders):
     assert json.loads(shown.bundle(model.run.digest)) == json.loads(
         build(model, page.manifest["runs"][0]["name"])
     )
+    with pytest.raises(NotFound):
+        shown.bundle("unknown")
 
 
 def add_runs(root, count):
@@ -237,7 +267,7 @@ def test_a_store_of_many_runs_is_listed_without_weights_and_again_at_once(tmp_pa
     started = time.monotonic()
     shown = store_library(tmp_path / "runs")
     first = time.monotonic() - started
-    manifest = shown.read()
+    manifest = shown.read().manifest
     again = time.monotonic() - started - first
     assert len(manifest.runs) == 300
     assert len({run.name for run in manifest.runs}) == 300
@@ -251,23 +281,41 @@ def test_a_store_shows_new_runs_and_leaves_out_what_it_cannot_read(tmp_path, cap
     root = tmp_path / "runs"
     add_runs(root, 2)
     shown = store_library(root, watch=True)
-    assert len(shown.read().runs) == 2
+    assert len(shown.read().manifest.runs) == 2
     add_runs(root, 3)
-    assert len(shown.read().runs) == 3
+    assert len(shown.read().manifest.runs) == 3
     broken = Path(root / "broken")
     broken.mkdir()
     (broken / "run.json").write_text("{")
     for _ in range(2):
-        assert len(shown.read().runs) == 3
+        assert len(shown.read().manifest.runs) == 3
     assert capfd.readouterr().err.count("broken is left out") == 1
-    (root / shown.read().runs[0].id / "run.json").unlink()
-    assert len(shown.read().runs) == 2
+    (root / shown.read().manifest.runs[0].id / "run.json").unlink()
+    assert len(shown.read().manifest.runs) == 2
+
+
+def test_a_folder_that_cannot_be_read_is_left_out_with_one_note(tmp_path, capfd):
+    root = tmp_path / "runs"
+    add_runs(root, 1)
+    shown = store_library(root, watch=True)
+    (root / "looped").symlink_to(root / "looped")
+    (root / "odd").mkdir()
+    (root / "odd" / "run.json").symlink_to("run.json")
+    (root / "notes.txt").write_text("not a run")
+    for _ in range(2):
+        assert len(shown.read().manifest.runs) == 1
+    notes = " ".join(capfd.readouterr().err.split())
+    assert [notes.count(f"{name} is left out") for name in ("looped", "odd", "notes.txt")] == [
+        1,
+        1,
+        0,
+    ]
 
 
 def test_an_empty_store_says_what_to_do_unless_it_is_watched(tmp_path):
     with pytest.raises(ValueError, match="train one with `unweave train`"):
         store_library(tmp_path)
-    assert store_library(tmp_path, watch=True).read().runs == []
+    assert store_library(tmp_path, watch=True).read().manifest.runs == []
 
 
 def test_a_run_that_has_not_started_is_listed_and_cannot_be_opened(tmp_path):
@@ -289,7 +337,7 @@ def test_a_large_store_has_shorter_curves_with_both_ends(tmp_path, monkeypatch):
     add_runs(tmp_path / "runs", 2)
     for folder in Store(tmp_path / "runs").folders():
         folder.write_log([{"step": step, "loss": step / 3} for step in range(1, 101)])
-    for run in store_library(tmp_path / "runs").read().runs:
+    for run in store_library(tmp_path / "runs").read().manifest.runs:
         assert len(run.log.step) == len(run.log.terms["loss"]) == 24
         assert (run.log.step[0], run.log.step[-1], run.step) == (1, 100, 100)
         assert run.log.terms["loss"] == [pytest.approx(s / 3, rel=1e-5) for s in run.log.step]
@@ -301,7 +349,7 @@ def test_two_folders_of_one_run_are_one_run(folders, tmp_path, capfd):
     for file in folders[0].iterdir():
         (copy / file.name).write_bytes(file.read_bytes())
     shown = library(lambda: [stored(folders[0]), stored(copy)])
-    assert len(shown.read().runs) == 1
+    assert len(shown.read().manifest.runs) == 1
     assert "is left out: another folder" in capfd.readouterr().err
 
 
@@ -311,12 +359,21 @@ def test_runs_in_folders_of_other_names_can_be_opened_and_are_shown_once(folders
     shown = store_library(renamed.parent, load=loader(device="cpu"))
     shown.build = build
     digests = {RunFolder(folder).read_run().digest for folder in (renamed, folders[1])}
-    assert {run.id for run in shown.read().runs} == digests
+    assert {run.id for run in shown.read().manifest.runs} == digests
     assert "is left out: another folder has the same run" in capfd.readouterr().err
     digest = RunFolder(renamed).read_run().digest
     with serving(shown) as server:
         status, _, body = ask(server, f"/model/{digest}")
     assert (status, json.loads(body)[0]) == (200, digest)
+
+
+def test_a_folder_that_is_renamed_is_read_where_it_is(folders):
+    shown = store_library(folders[0].parent, load=loader(device="cpu"))
+    shown.build = build
+    digest = RunFolder(folders[0]).read_run().digest
+    folders[0].rename(folders[0].parent / "my run")
+    shown.read()
+    assert json.loads(shown.bundle(digest))[0] == digest
 
 
 def test_the_bundle_that_was_used_least_recently_makes_room(tmp_path, monkeypatch):
@@ -340,6 +397,6 @@ def test_recall_is_what_is_shown(folders):
     folder = RunFolder(folders[0])
     unfinish(folder, 2)
     shown = library(lambda: [stored(folder.path)])
-    (run,) = shown.read().runs
+    (run,) = shown.read().manifest.runs
     weights = recall(folder, folder.read_run()).weights
     assert json.loads(shown.bundle(run.id))[-1] == first_weight(weights)

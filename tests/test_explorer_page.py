@@ -3,7 +3,9 @@
 import base64
 import hashlib
 import json
+import tracemalloc
 
+import numpy as np
 import pytest
 
 from explorer_app import SCRIPT, WASM, Page, install_app
@@ -98,9 +100,26 @@ def test_the_application_cannot_end_its_own_elements():
 
 def test_bundles_and_wasm_come_out_of_the_page_as_they_went_in():
     bundles = {str(size): bytes(range(255, 255 - size, -1)) for size in (*range(14), 255)}
+    bundles["long"] = np.random.default_rng(0).bytes(2 * page._CHUNK + 100)
     found = read(bundles=bundles)
     assert {run: found.bundle(run) for run in bundles} == bundles
     assert found.embedded("wasm") == WASM
+
+
+def test_long_content_becomes_text_in_chunks_that_take_little_memory():
+    content = np.random.default_rng(0).bytes(2**20)
+    tracemalloc.start()
+    page.as_text(content)
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert peak < 5 * len(content)
+
+
+def test_the_wasm_becomes_text_once(monkeypatch):
+    app = page.read_app()
+    monkeypatch.setattr(page, "read_app", lambda: app)
+    monkeypatch.setattr(page, "as_text", None)
+    assert read().embedded("wasm") == WASM
 
 
 def test_embedded_bytes_mean_nothing_in_html_and_json():

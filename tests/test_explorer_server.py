@@ -11,7 +11,7 @@ import pytest
 
 from explorer_app import ask, install_app, serving
 from unweave.explorer import http_messages
-from unweave.explorer.http_messages import LARGEST_HEAD
+from unweave.explorer.http_messages import LARGEST_HEAD, NotFound
 from unweave.explorer.paths import without_paths
 from unweave.explorer.server import ExplorerServer
 
@@ -20,7 +20,7 @@ KNOWN = {"/": PAGE, "/manifest": MANIFEST, "/model/3f2a": BUNDLE}
 
 
 class FakeContent:
-    """One run that can be read, and two that fail."""
+    """One run that can be read, and three that fail."""
 
     def page(self):
         return PAGE
@@ -32,8 +32,12 @@ class FakeContent:
         if run == "dead":
             raise ValueError("/home/ada/runs/dead cannot be read: it is damaged")
         if run == "bad":
-            raise ZeroDivisionError("secret")
-        return {"3f2a": BUNDLE}[run]
+            raise KeyError("secret")
+        if run == "odd":
+            raise ValueError("\x1b[31m\u202ecannot be read")
+        if run != "3f2a":
+            raise NotFound
+        return BUNDLE
 
 
 @pytest.fixture(scope="module")
@@ -169,7 +173,12 @@ def test_errors_are_one_sentence_without_paths_or_traceback(server, capfd):
     assert json.loads(body)["error"] == (
         "an error occurred in the explorer; its terminal has the details"
     )
-    assert "ZeroDivisionError" in capfd.readouterr().err
+    assert "KeyError" in capfd.readouterr().err
+
+
+def test_errors_show_characters_that_control_a_terminal_or_the_direction_of_writing(server):
+    body = ask(server, "/model/odd")[2]
+    assert json.loads(body) == {"error": r"\x1b[31m\u202ecannot be read"}
 
 
 def status_of(server, content, end=True):

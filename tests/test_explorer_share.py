@@ -293,6 +293,24 @@ def test_explore_serves_until_it_is_interrupted(models, tmp_path):
         process.wait()
 
 
+def test_watched_models_stay_on_their_data_split_and_device(tmp_path, monkeypatch):
+    place, moved = tmp_path / "a.npy", tmp_path / "moved.npy"
+    np.save(place, np.random.default_rng(0).random((60, 6)).astype(np.float32))
+    data = uw.Arrays(str(place), split="train")
+    folder = uw.fit(data, store=tmp_path / "runs", **FIELDS).folder
+    place.rename(moved)
+    model = uw.load(folder, data=moved, split="test", device="cpu")
+    built, answers = [], []
+    monkeypatch.setattr(explore_module, "model_bundle", lambda m, name: built.append(m) or b"")
+    monkeypatch.setattr(explore_module, "serve", lambda content, *_: answers.append(content))
+    uw.explore(model, watch=True)
+    answers[0].read()
+    answers[0].bundle(model.run.digest)
+    assert built[0] is not model
+    assert (built[0].split, built[0].device) == ("test", model.device)
+    assert built[0].dataset is model.dataset
+
+
 def test_the_browser_is_opened_at_the_address(models, monkeypatch, quick):
     opened, done = [], threading.Event()
 

@@ -98,16 +98,20 @@ def loader(
     return lambda path: _load(path, finder, None)
 
 
+def loader_like(model: FittedModel) -> Callable[[Path], FittedModel]:
+    """Return a function that loads the run of a model again, on the same data and device."""
+
+    def load_again(path: Path) -> FittedModel:
+        outcome, _, folder = _read_trained(path, model.run.network)
+        return FittedModel(outcome, model.source, folder)
+
+    return load_again
+
+
 def _load(path: str | Path, finder: SourceFinder, network: Network | None) -> FittedModel:
     """Read a run, and find the source of its data."""
-    outcome, record, folder = _read(Path(path))
+    outcome, record, folder = _read_trained(Path(path), network)
     run = outcome.run
-    if network is not None and network != run.network:
-        raise ValueError(f"{path} was trained with network {run.network}, got {network}")
-    if outcome.failure and outcome.weights is None:
-        raise ValueError(f"{path} has no weights: {failure_text(run, outcome.failure)}")
-    if outcome.weights is None:
-        raise ValueError(f"{path} has no weights yet: train it first, with `unweave train`")
     if finder.split in ("validation", "test") and takes_all(run.data):
         warnings.warn(
             f"{path} was trained on all of its data, split=all: it has seen the {finder.split} "
@@ -116,11 +120,27 @@ def _load(path: str | Path, finder: SourceFinder, network: Network | None) -> Fi
             stacklevel=3,
         )
     try:
-        check_tensors("its weights", outcome.weights, _expected_weights(run, record.schema.shape))
         source = finder.find(run.data, record)
     except ValueError as error:
         raise ValueError(f"{path}: {error}") from None
     return FittedModel(outcome, source, folder)
+
+
+def _read_trained(path: Path, network: Network | None) -> tuple[Outcome, DataRecord, Path | None]:
+    """Read a run as `_read` does; raise a ValueError if it has no weights that fit its networks."""
+    outcome, record, folder = _read(path)
+    run = outcome.run
+    if network is not None and network != run.network:
+        raise ValueError(f"{path} was trained with network {run.network}, got {network}")
+    if outcome.failure and outcome.weights is None:
+        raise ValueError(f"{path} has no weights: {failure_text(run, outcome.failure)}")
+    if outcome.weights is None:
+        raise ValueError(f"{path} has no weights yet: train it first, with `unweave train`")
+    try:
+        check_tensors("its weights", outcome.weights, _expected_weights(run, record.schema.shape))
+    except ValueError as error:
+        raise ValueError(f"{path}: {error}") from None
+    return outcome, record, folder
 
 
 def _expected_weights(run: Run, shape: tuple[int, ...]) -> dict[str, Tensor]:

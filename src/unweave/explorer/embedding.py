@@ -43,7 +43,7 @@ def embed(codes: Array, method: Method, seed: int) -> Array:
         raise ValueError(
             f"expected at least {_LEAST} observations for an embedding, got {len(codes)}"
         )
-    if np.ptp(codes) == 0:  # they are one point, in which both methods find no neighbours
+    if not np.ptp(codes, axis=0).any():  # both methods find no neighbours in a single point
         return np.zeros((len(codes), 2), np.float32)
     wide = np.pad(codes, ((0, 0), (0, max(0, 2 - codes.shape[1]))))  # start in two dimensions
     with warnings.catch_warnings(), _quiet(method):

@@ -10,7 +10,7 @@ from pathlib import Path
 from markupsafe import Markup
 
 from unweave.core.console import err, out
-from unweave.evaluation.loading import loader
+from unweave.evaluation.loading import loader, loader_like
 from unweave.evaluation.model import FittedModel
 from unweave.explorer.library import MOST_OPEN, Library
 from unweave.explorer.model_data import model_bundle
@@ -91,9 +91,10 @@ def _inline(
 
 
 def _library(models: Sequence[FittedModel], watch: bool) -> Library:
-    load = loader()
     sources = [
-        StoredRun(RunFolder(model.folder), load) if watch and model.folder else LoadedRun(model)
+        StoredRun(RunFolder(model.folder), loader_like(model))
+        if watch and model.folder
+        else LoadedRun(model)
         for model in models
     ]
     return Library(lambda: sources, _build, page_title(models), watch=watch)
@@ -110,7 +111,7 @@ def store_library(
     named = [StoredRun(RunFolder(path), read) for path in place.find_all(names)]
     find, first = (lambda: named, MOST_OPEN) if named else (StoredRuns(place.root, read), -1)
     library = Library(find, _build, f"{place.root.resolve().name} · unweave", first, watch)
-    if not library.read().runs and not watch:
+    if not library.read().manifest.runs and not watch:
         raise ValueError(f"{store} contains no runs to explore; train one with `unweave train`")
     return library
 

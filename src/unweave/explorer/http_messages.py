@@ -26,6 +26,13 @@ class Refused(Exception):
         self.status = status
 
 
+class NotFound(Refused):
+    """A request for an address or a run that is not there."""
+
+    def __init__(self) -> None:
+        super().__init__(HTTPStatus.NOT_FOUND, "there is nothing at this address")
+
+
 @dataclass(frozen=True)
 class Request:
     """The head of a request; names of headers are in lower case. It has no body."""

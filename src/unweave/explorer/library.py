@@ -6,6 +6,7 @@ import secrets
 import threading
 from collections import OrderedDict
 from collections.abc import Callable, Hashable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
@@ -14,6 +15,7 @@ from unweave.core.console import err
 from unweave.core.notes import print_notes
 from unweave.evaluation.model import FittedModel
 from unweave.explorer.contents import Manifest, RunData, Setting, manifest_json
+from unweave.explorer.http_messages import NotFound
 from unweave.explorer.page import render
 from unweave.explorer.run_data import MOST_ROWS, names, terms
 from unweave.explorer.sources import RunSource
@@ -43,13 +45,33 @@ class _Names(NamedTuple):
 class _Named(NamedTuple):
     """A run without and with its name, and the revision of the library in which it last changed."""
 
+    source: RunSource
     data: RunData
     run: RunData
     revision: int
 
 
-def _data(listed: Mapping[str, _Listed]) -> list[RunData | None]:
-    return [each.data for each in listed.values()]
+class Snapshot(NamedTuple):
+    """The runs of one revision of a library, by id, and their manifest."""
+
+    manifest: Manifest
+    runs: Mapping[str, _Named]
+    revision: int
+
+    def since(self, revision: int) -> Manifest:
+        """Return the manifest with only the runs that have changed, and the ids of all."""
+        changed = [each.run for each in self.runs.values() if each.revision > revision]
+        return replace(self.manifest, runs=changed, ids=list(self.runs))
+
+
+def _named(before: _Named | None, now: _Named) -> _Named:
+    """Return a run as it was before if it has not changed."""
+    same = before and before.data is now.data and before.run.name == now.run.name
+    return before if before and same else now
+
+
+def _data(listed: Mapping[str, _Listed]) -> list[tuple[str, RunData | None]]:
+    return [(key, each.data) for key, each in listed.items()]
 
 
 @dataclass
@@ -70,11 +92,8 @@ class Library:
     first: int = MOST_OPEN
     watch: bool = False
     _listed: dict[str, _Listed] = field(default_factory=dict, init=False)
-    _sources: dict[str, RunSource] = field(default_factory=dict, init=False)
     _names: _Names = field(default_factory=lambda: _Names([], []), init=False)
-    _runs: dict[str, _Named] = field(default_factory=dict, init=False)
-    _manifest: Manifest | None = field(default=None, init=False)
-    _revision: int = field(default=0, init=False)
+    _snapshot: Snapshot = field(init=False)  # is replaced, and never changes itself
     _secret: str = field(default_factory=lambda: secrets.token_hex(8), init=False)
     _bundles: OrderedDict[str, tuple[Hashable, bytes]] = field(
         default_factory=OrderedDict, init=False
@@ -85,29 +104,31 @@ class Library:
     # One at a time for all models: exports change the state of torch.
     _building: threading.Lock = field(default_factory=threading.Lock, init=False)
 
+    def __post_init__(self) -> None:
+        self._snapshot = self._new_snapshot({}, 0)
+
     def page(self) -> bytes:
         """Return the page, with the manifest and without bundles."""
-        return render(self.read(), {})
+        return render(self.read().manifest, {})
 
     def manifest(self, known: str = "") -> tuple[str, bytes]:
         """Return the tag of the manifest, and as JSON what has changed since a `known` one."""
-        manifest = self.read()
+        snapshot = self.read()
         library, _, revision = known.partition("-")
-        if library == self._secret and revision.isdecimal():
-            changed = [each.run for each in self._runs.values() if each.revision > int(revision)]
-            manifest = replace(manifest, runs=changed, ids=[run.id for run in manifest.runs])
+        own = library == self._secret and revision.isdecimal()
+        manifest = snapshot.since(int(revision)) if own else snapshot.manifest
         return manifest.tag, manifest_json(manifest).encode()
 
-    def read(self) -> Manifest:
+    def read(self) -> Snapshot:
         """List the runs; only those whose files have changed are read again."""
         with self._listing:
             sources = self.find()
             rows = max(_LEAST_ROWS, min(MOST_ROWS, _ALL_ROWS // max(1, len(sources))))
-            before = self._listed
+            before, last = self._listed, self._snapshot
             self._listed = {source.key: self._read(source, rows) for source in sources}
-            if self._manifest is None or _data(before) != _data(self._listed):
-                self._manifest = self._new_manifest()
-            return self._manifest
+            if _data(before) != _data(self._listed):
+                self._snapshot = self._new_snapshot(last.runs, last.revision + 1)
+            return self._snapshot
 
     def _read(self, source: RunSource, rows: int) -> _Listed:
         before, version = self._listed.get(source.key), None
@@ -126,49 +147,51 @@ class Library:
             self._notes.add(text)
             print_notes(err, [text])
 
-    def _new_manifest(self) -> Manifest:
+    def _new_snapshot(self, before: Mapping[str, _Named], revision: int) -> Snapshot:
         known = self._known()
-        self._revision += 1
-        self._sources = {run: each.source for run, each in known.items()}
-        self._name([each.data for each in known.values() if each.data])
-        runs = [each.run for each in self._runs.values()]
+        texts = self._names_of([data for _, data in known.values()])
+        named = {
+            run: _named(before.get(run), _Named(source, data, replace(data, name=name), revision))
+            for (run, (source, data)), name in zip(known.items(), texts, strict=True)
+        }
+        runs = [each.run for each in named.values()]
         ids = [run.id for run in runs if run.explorable]
         opened = ids[: self.first] if self.first > 0 else ids[self.first :]
-        tag = f"{self._secret}-{self._revision}"
-        version = unweave.__version__
-        return Manifest(self.title, version, True, self.watch, runs, opened, terms(runs), tag)
+        tag, version = f"{self._secret}-{revision}", unweave.__version__
+        manifest = Manifest(self.title, version, True, self.watch, runs, opened, terms(runs), tag)
+        return Snapshot(manifest, named, revision)
 
-    def _name(self, runs: Sequence[RunData]) -> None:
-        """Name runs, and note which have changed. Names depend on the settings alone."""
+    def _names_of(self, runs: Sequence[RunData]) -> list[str]:
+        """Return names of runs, which depend on their settings alone."""
         settings = [(run.id, run.settings) for run in runs]
         if settings != self._names.settings:
             self._names = _Names(settings, names(runs))
-        named = zip(runs, self._names.names, strict=True)
-        self._runs = {run.id: self._named(run, name) for run, name in named}
+        return self._names.names
 
-    def _named(self, data: RunData, name: str) -> _Named:
-        before = self._runs.get(data.id)
-        if before and before.data is data and before.run.name == name:
-            return before
-        return _Named(data, replace(data, name=name), self._revision)
-
-    def _known(self) -> dict[str, _Listed]:
+    def _known(self) -> dict[str, tuple[RunSource, RunData]]:
         """Return the runs that could be read by id, each once."""
-        known: dict[str, _Listed] = {}
-        for key, each in self._listed.items():
-            if each.data and each.data.id in known:
+        known: dict[str, tuple[RunSource, RunData]] = {}
+        for key, (source, _, data) in self._listed.items():
+            if data and data.id in known:
                 self._note(f"{key} is left out: another folder has the same run")
-            elif each.data:
-                known[each.data.id] = each
+            elif data:
+                known[data.id] = source, data
         return known
 
     def bundle(self, run: str) -> bytes:
-        """Return the bundle of the newest weights of a run; raise a KeyError for an unknown run."""
-        source, name = self._sources[run], self._runs[run].run.name
-        if (found := self._stored_bundle(run, source.weights_version())) is not None:
+        """Return the bundle of the newest weights of a run; raise `NotFound` for an unknown run."""
+        if (named := self._snapshot.runs.get(run)) is None:
+            raise NotFound
+        for _ in range(_ATTEMPTS - 1):
+            with suppress(FileNotFoundError):  # training has replaced the checkpoint
+                return self._newest_bundle(named)
+        return self._newest_bundle(named)
+
+    def _newest_bundle(self, named: _Named) -> bytes:
+        if (found := self._stored_bundle(named.run.id, named.source.weights_version())) is not None:
             return found
         with self._building:
-            return self._new_bundle(run, source, name)
+            return self._new_bundle(named)
 
     def _stored_bundle(self, run: str, version: Hashable) -> bytes | None:
         with self._using:
@@ -187,17 +210,11 @@ class Library:
             while len(self._bundles) > 1 and size > _MOST_BYTES:
                 size -= len(self._bundles.popitem(last=False)[1][1])
 
-    def _new_bundle(self, run: str, source: RunSource, name: str) -> bytes:
+    def _new_bundle(self, named: _Named) -> bytes:
         """Compute a bundle, unless another request has done so meanwhile."""
-        for attempt in range(_ATTEMPTS):
-            version = source.weights_version()
-            if (found := self._stored_bundle(run, version)) is not None:
-                return found
-            try:
-                content = self.build(source.model(), name)
-                break
-            except FileNotFoundError:  # training has replaced the checkpoint
-                if attempt == _ATTEMPTS - 1:
-                    raise
-        self._store_bundle(run, version, content)
+        run, version = named.run, named.source.weights_version()
+        if (found := self._stored_bundle(run.id, version)) is not None:
+            return found
+        content = self.build(named.source.model(), run.name)
+        self._store_bundle(run.id, version, content)
         return content

@@ -33,14 +33,15 @@ _SCRIPT = Markup('<script type="module">{}</script>\n')
 _ESCAPES = {ord(c): f"\\u{ord(c):04x}" for c in "<>&"}  # could end an element
 _DIGITS = bytes(c for c in range(32, 127) if c not in b'"&<\\')  # means nothing in HTML and JSON
 _BITS = 13  # of two digits
+_CHUNK = _BITS * 2**12  # bytes that become text at once, which takes many times their memory
 
 
 class App(NamedTuple):
-    """The built application: its script, its style, and the compressed wasm of onnxruntime."""
+    """The built application: its script, its style, and onnxruntime's wasm, compressed, as text."""
 
     script: str
     style: str
-    wasm: bytes
+    wasm: str
 
     @classmethod
     def read(cls, folder: Traversable) -> App:
@@ -48,7 +49,7 @@ class App(NamedTuple):
         try:
             script = (folder / "explorer.js").read_text("utf-8")
             style = (folder / "explorer.css").read_text("utf-8")
-            wasm = (folder / "ort.wasm.gz").read_bytes()
+            wasm = as_text((folder / "ort.wasm.gz").read_bytes())
         except FileNotFoundError:
             raise ValueError(
                 "this copy of unweave has no explorer: install unweave from a package, or build "
@@ -76,12 +77,11 @@ def render(manifest: Manifest, bundles: Mapping[str, bytes]) -> bytes:
         bundles: the bundles that are in the page, by run.
     """
     app = read_app()
-    embedded = {f"model-{run}": bundle for run, bundle in bundles.items()} | {"wasm": app.wasm}
+    embedded = {f"model-{run}": as_text(bundle) for run, bundle in bundles.items()}
+    embedded["wasm"] = app.wasm
     runs = Markup(manifest_json(manifest).translate(_ESCAPES))
     data = [_DATA.format("application/json", "manifest", runs)]
-    data += [
-        _DATA.format("text/plain", key, Markup(as_text(value))) for key, value in embedded.items()
-    ]
+    data += [_DATA.format("text/plain", key, Markup(text)) for key, text in embedded.items()]
     page = _PAGE.format(
         policy=policy(manifest.served),
         version=manifest.version,
@@ -131,6 +131,11 @@ def as_text(content: bytes) -> str:
 
     The lowest bits and the lower digit come first; at the end, up to 6 bits are one digit.
     """
+    starts = range(0, len(content), _CHUNK)
+    return "".join(_chunk_as_text(content[start : start + _CHUNK]) for start in starts)
+
+
+def _chunk_as_text(content: bytes) -> str:
     bits = np.unpackbits(np.frombuffer(content, np.uint8), bitorder="little")
     filled = np.pad(bits, (0, -len(bits) % _BITS)).reshape(-1, _BITS)
     values = np.packbits(filled, axis=1, bitorder="little").view("<u2")

@@ -148,9 +148,9 @@ def curves(rows: Sequence[Row], most: int = MOST_ROWS) -> Curves:
     {'validation/rate': [2.0], 'mig/chen2018': [0.3]}
     """
     flat = [_flat(row) for row in evenly_spaced(rows, most)]
-    names = dict.fromkeys(name for row in flat for name in row if name != "step")
-    terms = {name: [_rounded(row.get(name)) for row in flat] for name in names}
-    return Curves([int(row["step"]) for row in flat], terms)
+    keys = dict.fromkeys(key for row in flat for key in row if key != "step")
+    columns = {key: [_rounded(row.get(key)) for row in flat] for key in keys}
+    return Curves([int(row["step"]) for row in flat], columns)
 
 
 def _flat(row: Row) -> Row:
@@ -203,8 +203,8 @@ def names(runs: Sequence[RunData]) -> list[str]:
 
     Runs with equal settings get the start of their digest too.
     """
-    words = _short_names(_telling_apart([run.settings for run in runs]))
-    texts = [_text(run, words) for run in runs]
+    shown = _short_names(_telling_apart([run.settings for run in runs]))
+    texts = [_text(run, shown) for run in runs]
     counts = Counter(texts)
     return [
         f"{text}, {run.id[:_DIGEST]}" if counts[text] > 1 else text
@@ -226,12 +226,12 @@ def _telling_apart(every: Sequence[Mapping[str, Setting]]) -> list[str]:
     shared = [name for name in candidates if all(name in each for each in every)]
     chosen = ["objective"]
 
-    def kinds(names: Sequence[str]) -> int:
-        return len({tuple(each.get(name) for name in names) for each in every})
+    def kinds(settings: Sequence[str]) -> int:
+        return len({tuple(each.get(name) for name in settings) for each in every})
 
-    for names in (shared, candidates):
-        while kinds(chosen) < kinds([*chosen, *names]):
-            chosen.append(max(names, key=lambda name: kinds([*chosen, name])))
+    for group in (shared, candidates):
+        while kinds(chosen) < kinds([*chosen, *group]):
+            chosen.append(max(group, key=lambda name: kinds([*chosen, name])))
     seeds = {each.get("seed") for each in every}
     return sorted(chosen[1:], key=_preference) + ["seed"] * (len(seeds) > 1)
 
@@ -242,11 +242,12 @@ def _preference(name: str) -> int:
     return _PARTS.index(part) if part in _PARTS else len(_PARTS)
 
 
-def _text(run: RunData, words: Mapping[str, str]) -> str:
+def _text(run: RunData, shown: Mapping[str, str]) -> str:
+    """Return the objective and the settings that are shown, with their short names."""
     parts = [value_text(run.settings.get("objective"))]
-    for setting, word in words.items():
+    for setting, short in shown.items():
         if setting in run.settings:
-            parts.append(f"{word} {cut(value_text(run.settings[setting]), _VALUE)}")
+            parts.append(f"{short} {cut(value_text(run.settings[setting]), _VALUE)}")
     return ", ".join(parts)
 
 

@@ -18,7 +18,9 @@ from typing import Any, Protocol
 
 from unweave.core.console import err
 from unweave.core.notes import print_notes
+from unweave.core.text import visible
 from unweave.explorer.http_messages import (
+    NotFound,
     Refused,
     Request,
     Response,
@@ -52,7 +54,7 @@ class ServedContent(Protocol):
         """Return the tag of the manifest, and as JSON what has changed since a `known` one."""
 
     def bundle(self, run: str) -> bytes:
-        """Return the bundle of a run; raise a KeyError if there is no such run."""
+        """Return the bundle of a run; raise `NotFound` if there is no such run."""
 
 
 class ExplorerServer(socketserver.ThreadingTCPServer):
@@ -108,10 +110,7 @@ class ExplorerServer(socketserver.ThreadingTCPServer):
             raise Refused(HTTPStatus.METHOD_NOT_ALLOWED, "only GET and HEAD are answered")
         if {"content-length", "transfer-encoding"} & request.headers.keys():
             raise Refused(HTTPStatus.BAD_REQUEST, "a request has no body here")
-        try:
-            return self._route(request)
-        except KeyError:
-            raise Refused(HTTPStatus.NOT_FOUND, "there is nothing at this address") from None
+        return self._route(request)
 
     def _check_sender(self, request: Request) -> None:
         """Refuse what another website made a browser send, except a link to the page."""
@@ -134,7 +133,7 @@ class ExplorerServer(socketserver.ThreadingTCPServer):
             return self._manifest(request.headers.get("if-none-match", "").strip('"'))
         first, slash, run = target[1:].partition("/")
         if (first, slash) != ("model", "/"):
-            raise KeyError(target)
+            raise NotFound
         return self._ok("application/gzip", self.content.bundle(run))
 
     def _manifest(self, known: str) -> Response:
@@ -165,7 +164,7 @@ def error_response(error: Exception) -> Response:
     else:
         text = "an error occurred in the explorer; its terminal has the details"
         traceback.print_exception(error)
-    return Response(status, _JSON, json.dumps({"error": text}).encode(), headers)
+    return Response(status, _JSON, json.dumps({"error": visible(text)}).encode(), headers)
 
 
 class _Connection(socketserver.BaseRequestHandler):

@@ -13,6 +13,7 @@ from typing import Protocol
 from unweave.evaluation.model import FittedModel
 from unweave.explorer.contents import RunData
 from unweave.explorer.run_data import run_data
+from unweave.training.run_files import RUN
 from unweave.training.store import RunFolder
 
 _TIME_STEP = 2 * 10**9  # nanoseconds between times that every file system tells apart
@@ -26,13 +27,13 @@ class RunSource(Protocol):
         """What tells the source from others."""
 
     def version(self) -> Hashable:
-        """Return a value that changes with anything that the manifest says of the run."""
+        """Return a value that changes with the state, settings, scores or curves of the run."""
 
     def weights_version(self) -> Hashable:
         """Return a value that changes with the newest weights."""
 
     def run_data(self, rows: int) -> RunData:
-        """Return what the manifest says of the run, with `rows` rows of a curve at most."""
+        """Return the run without its weights, and at most `rows` rows of each curve."""
 
     def model(self) -> FittedModel:
         """Return the model with its newest weights."""
@@ -58,7 +59,7 @@ class LoadedRun:
         return None
 
     def run_data(self, rows: int) -> RunData:
-        """Return what the manifest says of the run, with `rows` rows of a curve at most."""
+        """Return the run without its weights, and at most `rows` rows of each curve."""
         return run_data(self.loaded, rows)
 
     def model(self) -> FittedModel:
@@ -106,7 +107,7 @@ class StoredRun:
         return path and (path.name, path.stat().st_mtime_ns)
 
     def run_data(self, rows: int) -> RunData:
-        """Read what the manifest says of the run, with `rows` rows of a curve at most."""
+        """Read the run without its weights, and at most `rows` rows of each curve."""
         return run_data(self.folder.path, rows)
 
     def model(self) -> FittedModel:
@@ -138,15 +139,19 @@ class StoredRuns:
 
     def _names(self) -> list[str]:
         try:
-            with os.scandir(self.root) as entries:
-                return [entry.name for entry in entries if entry.is_dir()]
+            return os.listdir(self.root)
         except FileNotFoundError:  # training will make the store
             return []
 
     def _opened(self, name: str) -> tuple[float, StoredRun] | None:
-        """Return a run and when it was begun, or None if the folder has no run."""
-        folder = RunFolder(self.root / name)
+        """Return a run and when it was begun, or None if the folder has no run.
+
+        A folder that cannot be read counts as an old run, so that whoever reads it says why not.
+        """
+        run = StoredRun(RunFolder(self.root / name), self.load)
         try:
-            return (folder.path / "run.json").stat().st_mtime, StoredRun(folder, self.load)
-        except FileNotFoundError:
+            return os.stat(self.root / name / RUN).st_mtime, run
+        except (FileNotFoundError, NotADirectoryError):
             return None
+        except OSError:
+            return 0.0, run
