@@ -1,12 +1,16 @@
 """Tables of codes over a lattice of factors: one code a factor, rotated, blurred."""
 
 import math
+import sys
+from contextlib import contextmanager
 from dataclasses import replace
 from functools import partial, update_wrapper
 
 import numpy as np
+import pytest
 
 from unweave.metrics import METRICS, Table
+from unweave.metrics.trees.boosting import boost
 
 SIZES = (4, 5, 6)
 
@@ -103,11 +107,32 @@ FEWER = {
 }
 
 
-def quick(metric):
+# The same for tables of a few dozen rows.
+FEWEST = {
+    "beta_vae_score/kim2018": {"pairs": 20, "steps": 300},
+    "factor_vae_score/locatello2019": {"votes": 500},
+    "info_mec/hsu2023": {"neighbours": 3},
+    "downstream/locatello2019": {"labels": (20,)},
+    "dci_es/eastwood2023": {"depths": (1, 4)},
+}
+
+
+@contextmanager
+def few_rounds_of_boosting(rounds):
+    with pytest.MonkeyPatch.context() as patch:
+        for name in ("dci", "downstream"):
+            patch.setattr(
+                sys.modules[f"unweave.metrics.{name}"], "boost", partial(boost, rounds=rounds)
+            )
+        yield
+
+
+def quick(metric, small=False):
     """A metric with fewer pairs, steps, votes or labels than its protocol has."""
-    if metric.key not in FEWER:
+    options = FEWER.get(metric.key, {}) | (FEWEST.get(metric.key, {}) if small else {})
+    if not options:
         return metric
-    compute = partial(metric.compute, **FEWER[metric.key])
+    compute = partial(metric.compute, **options)
     return replace(metric, compute=update_wrapper(compute, metric.compute))
 
 

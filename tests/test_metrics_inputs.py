@@ -10,8 +10,18 @@ import pytest
 
 from lattice_tables import blurred, identity
 from unweave import metrics
-from unweave.metrics import FewRowsWarning, Table, evaluate, factor_vae_score, mig, sap, sensitivity
+from unweave.metrics import (
+    METRICS,
+    FewRowsWarning,
+    Table,
+    evaluate,
+    factor_vae_score,
+    mig,
+    sap,
+    sensitivity,
+)
 from unweave.metrics.arrays import Seed
+from unweave.metrics.information import mutual_information
 from unweave.metrics.validation import resolve_hints
 
 functions = pytest.mark.parametrize("function", [factor_vae_score, mig])
@@ -271,3 +281,42 @@ def test_cutting_into_bins_as_advised_keeps_a_perfect_code_perfect():
     edges = np.quantile(column[:, 0], [0.2, 0.4, 0.6, 0.8])
     factors = np.digitize(column, edges)
     assert float(factor_vae_score(column, factors)) > 0.95
+
+
+def many_classes(count, rows=None):
+    rows = rows or 2 * count
+    rng = np.random.default_rng(0)
+    factors = np.column_stack([np.arange(rows) % count, np.arange(rows) % 3])
+    codes = rng.standard_normal((rows, 2))
+    return Table(codes, factors, scales=np.ones((rows, 2)), factor_names=("many", "few"))
+
+
+def test_classifiers_refuse_factors_of_too_many_classes_and_others_score_them_quickly():
+    table, limited = many_classes(1001), set()
+    for key, metric in METRICS.items():
+        if metric.unmet(table):
+            limited.add(key)
+            assert "many have more than 1,000 classes" in metric.unmet(table)
+            with pytest.raises(ValueError, match=r"at most 1,000 classes, got 1,001 in many"):
+                metric(table)
+    assert {key.split("/")[0] for key in limited} == {
+        "dci", "dci_es", "downstream", "explicitness", "info_mec", "sap"
+    }  # fmt: skip
+    assert not any(METRICS[key].unmet(many_classes(1000)) for key in limited)
+
+
+@pytest.mark.parametrize("count", [7, 900])
+def test_information_of_pairs_that_occur_is_that_of_the_whole_table(count):
+    rng = np.random.default_rng(0)
+    a, b = rng.integers(count, size=(2, 1000))
+    p = np.histogram2d(a, b, bins=[np.arange(count + 1)] * 2)[0] / 1000
+    outer = np.outer(p.sum(1), p.sum(0))
+    expected = (p[p > 0] * np.log(p[p > 0] / outer[p > 0])).sum()
+    assert mutual_information(a, b) == pytest.approx(expected, rel=1e-12)
+
+
+@pytest.mark.filterwarnings("ignore::unweave.metrics.FewRowsWarning")
+def test_a_class_without_samples_has_no_part_in_the_information_of_mixtures():
+    table = many_classes(600)
+    score = mig(table.codes, table.factors, protocol="chen2018", scales=table.scales, samples=500)
+    assert 0 <= score.value <= 1

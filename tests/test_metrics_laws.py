@@ -7,9 +7,8 @@ of boosting (`lattice_tables.QUICK`). The scores of a table are computed once.
 import inspect
 import json
 import math
-import sys
 from dataclasses import replace
-from functools import cache, partial
+from functools import cache
 
 import numpy as np
 import pytest
@@ -18,6 +17,7 @@ from lattice_tables import (
     QUICK,
     TABLES,
     blurred,
+    few_rounds_of_boosting,
     identity,
     lattice,
     noise,
@@ -26,16 +26,11 @@ from lattice_tables import (
     with_columns,
 )
 from unweave.metrics import METRICS, UNSUPERVISED, FewRowsWarning, Score, Table
-from unweave.metrics.trees.boosting import boost
 
 
 @pytest.fixture(autouse=True, scope="module")
 def fewer_rounds_of_boosting():
-    with pytest.MonkeyPatch.context() as patch:
-        for name in ("dci", "downstream"):
-            patch.setattr(
-                sys.modules[f"unweave.metrics.{name}"], "boost", partial(boost, rounds=25)
-            )
+    with few_rounds_of_boosting(25):
         yield
 
 
@@ -101,36 +96,7 @@ def test_constant_codes_score_no_more_than_noise(metric):
     assert 0 <= float(metric(constant())) <= float(scored(metric, noise)) + 0.03
 
 
-# Changes of the codes under the same seed: the randomness of a metric explains no difference.
-
-
-@metrics
-def test_order_of_codes_does_not_matter(metric):
-    base, order = blurred(), [2, 0, 1]
-    permuted = replace(base, codes=base.codes[:, order], scales=base.scales[:, order])
-    assert change(metric(permuted), scored(metric, blurred)) < 1e-9
-
-
-@metrics
-def test_sign_of_codes_does_not_matter(metric):
-    base = blurred()
-    flipped = metric(replace(base, codes=base.codes * [-1, 1, -1]))
-    # Numbers on the edge of a bin, or halfway between two, fall to the other side.
-    assert (change(flipped, scored(metric, blurred)) < 0.02) != ("sign" in metric.sensitive_to)
-
-
-SCALES = ([0.01, 0.01, 0.01], [1.0, 0.02, 1.0], [50.0, 4.0, 1.0])
-
-
-@metrics
-def test_scale_of_codes_does_not_matter(metric):
-    base = blurred()
-    scaled = [
-        replace(base, codes=base.codes * s, scales=base.scales * s) for s in map(np.array, SCALES)
-    ]
-    expected = float(scored(metric, blurred))
-    same = all(float(metric(each)) == pytest.approx(expected, abs=1e-6) for each in scaled)
-    assert same != ("scale" in metric.sensitive_to)
+# Further changes of a table are in `test_metrics_invariance`.
 
 
 def identity_and_dead():
@@ -184,12 +150,6 @@ def test_a_factor_with_one_value_is_left_out(metric):
     assert "d" not in score.parts
     if score.matrix is not None:
         assert not score.matrix[:, 3].any()
-
-
-@metrics
-def test_labels_of_the_factor_values_do_not_matter(metric):
-    renamed = replace(blurred(), factors=blurred().factors * 7 + 3, factor_sizes=())
-    assert float(metric(renamed)) == pytest.approx(float(scored(metric, blurred)), abs=1e-9)
 
 
 @metrics
