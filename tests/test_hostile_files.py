@@ -9,7 +9,10 @@ import zipfile
 from pathlib import Path
 from typing import get_type_hints
 
+import h5py
 import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from PIL import Image
 
@@ -55,9 +58,24 @@ def encrypted(content):
     return bytes(changed)
 
 
+def parquet(values):
+    content = io.BytesIO()
+    pq.write_table(pa.table({"codes": values}), content)
+    return content.getvalue()
+
+
+def hdf5(shape):
+    content = io.BytesIO()
+    with h5py.File(content, "w") as file:
+        file.create_dataset("codes", shape, "f4", chunks=(64, 1))
+    return content.getvalue()
+
+
 GOOD = npz(codes=CODES, factors=FACTORS)
 FILES = {
     "bomb.npz": npz(codes=header((2**26, 1)) + bytes(2**29), factors=FACTORS),
+    "bomb.parquet": parquet(np.zeros(2**25 + 1, np.int8)),
+    "bomb.h5": hdf5((2**40, 1)),
     "lie.npz": npz(codes=header((10**13, 2)) + bytes(8), factors=FACTORS),
     "lie.npy": header((10**13, 2)) + bytes(8),
     "negative.npz": npz(codes=header((-1, 2)), factors=FACTORS),

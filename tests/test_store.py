@@ -8,6 +8,7 @@ import os
 import random
 import resource
 import shutil
+import struct
 import subprocess
 import sys
 import threading
@@ -68,6 +69,18 @@ def test_a_damaged_file_is_detected(tmp_path, damage):
     else:
         content = b"" if damage == "empty" else b"not tensors at all, only text"
     path.write_bytes(content)
+    with pytest.raises(ValueError, match=r"cannot be read .* damaged; restore it"):
+        read_tensors(path, "c0ffee")
+
+
+@pytest.mark.parametrize(
+    ("kind", "shape", "size"),
+    [("F8_E8M0", [4], 4), ("F4", [8], 4), ("F32", [0, 2**63], 0), ("F32", [2**62, 0], 0)],
+)
+def test_tensors_that_torch_cannot_hold_are_damage(tmp_path, kind, shape, size):
+    path = tmp_path / "t.safetensors"
+    header = json.dumps({"a": {"dtype": kind, "shape": shape, "data_offsets": [0, size]}}).encode()
+    path.write_bytes(struct.pack("<Q", len(header)) + header + bytes(size))
     with pytest.raises(ValueError, match=r"cannot be read .* damaged; restore it"):
         read_tensors(path, "c0ffee")
 
