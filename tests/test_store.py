@@ -85,6 +85,20 @@ def test_tensors_that_torch_cannot_hold_are_damage(tmp_path, kind, shape, size):
         read_tensors(path, "c0ffee")
 
 
+@pytest.mark.parametrize("left", ["state-5.safetensors", "weights.safetensors"])
+def test_lost_facts_of_the_data_are_not_replaced_by_those_of_today(tmp_path, left):
+    run, store, dataset = small_run(), Store(tmp_path), SMALL.load(CPU)
+    folder = store.folder(run)
+    folder.create(run)
+    (folder.path / left).touch()
+    for use in (folder.read_data, lambda: folder.check_data(dataset)):
+        with pytest.raises(ValueError, match=r"has no data\.json: restore it"):
+            use()
+    (folder.path / left).unlink()
+    folder.check_data(dataset)
+    assert folder.read_data().fingerprint == dataset.fingerprint
+
+
 def test_two_processes_cannot_train_one_run(tmp_path):
     run = small_run()
     store = Store(tmp_path)
