@@ -10,6 +10,7 @@ from unweave.training.tensor_files import read_tensors, tensors_to_bytes
 
 WRONG = [None, [], {}, "", "x", 0, -1, 7, 1e308, 10**400, True, float("nan"), [[[]]], {"a": 1},
          "\u202e[red]", ["x"] * 3]  # fmt: skip
+TYPES = ["I32", "U32", "F64", "BF16", "BOOL", "F32", "F8_E8M0", "F4"]
 FILES = [b"", b"null", b"[]", b"{}", b"3", b'"x"', b"NaN", b"[" * 100_000, b"\xff\xfe\x00",
          b'{"a": ' * 900 + b"1" + b"}" * 900, b"1" * 10_000, b"\n", b"{}\n{}\n"]  # fmt: skip
 
@@ -119,9 +120,11 @@ def _changed_header(content, rng):
         tensor = header[name]
         what = rng.choice(["dtype", "shape", "name", "offsets"])
         if what == "dtype":
-            tensor["dtype"] = rng.choice(["I32", "U32", "F64", "BF16", "BOOL", "F32"])
+            tensor["dtype"] = rng.choice(TYPES)
         elif what == "shape":
-            tensor["shape"] = rng.choice([tensor["shape"][::-1], [], [-1], [*tensor["shape"], 1]])
+            tensor["shape"] = rng.choice(
+                [tensor["shape"][::-1], [], [-1], [*tensor["shape"], 1], [0, 2**63]]
+            )
         elif what == "name":
             header[f"{name}x"] = header.pop(name)
         else:

@@ -75,6 +75,18 @@ def test_lanes_continue_together_or_start_again(tmp_path, capsys):
         assert _weights(one) == _weights(whole[0])
 
 
+def test_folders_may_be_renamed(tmp_path, capsys):
+    short = uw.fit(SMALL, steps=12, seed=(0, 1), store=tmp_path / "runs", **FIELDS)
+    for each in short:
+        each.folder.rename(each.folder.with_name(f"seed-{each.run.seed}"))
+    fields = FIELDS | {"seed": (0, 1), "progress": True}
+    more = uw.fit(SMALL, steps=20, store=tmp_path / "runs", **fields)
+    said = capsys.readouterr().err
+    assert all(f"continues run seed-{each.run.seed} from step 12" in said for each in short)
+    whole = uw.fit(SMALL, steps=20, seed=(0, 1), store=tmp_path / "whole", **FIELDS)
+    assert [_weights(each) for each in more] == [_weights(each) for each in whole]
+
+
 def _weights(model):
     return (model.folder / "weights.safetensors").read_bytes()
 

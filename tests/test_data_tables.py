@@ -197,6 +197,17 @@ def test_a_bomb_in_the_lists_of_parquet_is_not_read(tmp_path, monkeypatch):
     assert everything(Arrays(tmp_path / "a.parquet", key="a.b").load(CPU)).tolist() == [[1]]
 
 
+@pytest.mark.parametrize("kind", [pa.int8(), pa.string(), pa.large_string()])
+def test_a_bomb_in_the_labels_of_parquet_is_not_read(tmp_path, monkeypatch, kind):
+    monkeypatch.setattr("unweave.data.files.rows._BOMB", 2**19)
+    word = pa.array(["1" if kind == pa.int8() else "x" * 100]).cast(kind)
+    labels = pa.DictionaryArray.from_arrays(np.zeros(2**17, np.int8), word).cast(kind)
+    pq.write_table(pa.table({"a": labels}), tmp_path / "a.parquet")
+    for read in (tables.ParquetFile.labels, tables.ParquetFile.rows):
+        with pytest.raises(ValueError, match="zip bomb"):
+            read(tables.ParquetFile(tmp_path / "a.parquet"), "a")
+
+
 @pytest.mark.parametrize("delimiter", [";", "\t"])
 @pytest.mark.parametrize("named", [True, False])
 def test_decimal_commas_are_read_as_points(tmp_path, delimiter, named):

@@ -3,13 +3,19 @@
 import dataclasses
 import io
 import json
+import lzma
 import re
 import resource
+import struct
 import zipfile
+import zlib
 from pathlib import Path
 from typing import get_type_hints
 
+import h5py
 import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from PIL import Image
 
@@ -18,6 +24,7 @@ from unweave.core import memory, spec
 from unweave.core.outputs import check_output, npz_bytes, png_bytes, svg_bytes
 from unweave.data import from_array
 from unweave.data.files.array_file import open_array_file, read_array
+from unweave.data.files.rows import ReaderRows
 from unweave.metrics import Table
 from unweave.training.overrides import runs_from
 from unweave.training.run import Run
@@ -39,9 +46,9 @@ def header(shape, kind="<f8"):
     return content.getvalue()
 
 
-def npz(**members):
+def npz(method=zipfile.ZIP_DEFLATED, **members):
     content = io.BytesIO()
-    with zipfile.ZipFile(content, "w", zipfile.ZIP_DEFLATED) as archive:
+    with zipfile.ZipFile(content, "w", method) as archive:
         for name, value in members.items():
             archive.writestr(f"{name}.npy", value if isinstance(value, bytes) else npy(value))
     return content.getvalue()
@@ -55,13 +62,35 @@ def encrypted(content):
     return bytes(changed)
 
 
+def parquet(values):
+    content = io.BytesIO()
+    pq.write_table(pa.table({"codes": values}), content)
+    return content.getvalue()
+
+
+def hdf5(shape):
+    content = io.BytesIO()
+    with h5py.File(content, "w") as file:
+        file.create_dataset("codes", shape, "f4", chunks=(64, 1))
+    return content.getvalue()
+
+
+def damaged(content, start=60):
+    """Change bytes of the first member."""
+    return content[:start] + bytes(each ^ 255 for each in content[start : start + 20]) + (
+        content[start + 20 :])  # fmt: skip
+
+
 GOOD = npz(codes=CODES, factors=FACTORS)
 FILES = {
     "bomb.npz": npz(codes=header((2**26, 1)) + bytes(2**29), factors=FACTORS),
+    "bomb.parquet": parquet(np.zeros(2**25 + 1, np.int8)),
+    "bomb.h5": hdf5((2**40, 1)),
     "lie.npz": npz(codes=header((10**13, 2)) + bytes(8), factors=FACTORS),
     "lie.npy": header((10**13, 2)) + bytes(8),
     "negative.npz": npz(codes=header((-1, 2)), factors=FACTORS),
     "encrypted.npz": encrypted(GOOD),
+    "lzma.npz": damaged(npz(zipfile.ZIP_LZMA, codes=CODES, factors=FACTORS)),
     "half.npz": GOOD[: len(GOOD) // 2],
     "empty.npz": b"",
     "objects.npz": npz(codes=np.array([{}, []], object), factors=FACTORS),
@@ -118,6 +147,18 @@ def test_an_array_larger_than_memory_is_refused(tmp_path, monkeypatch):
     for function in (lambda: Table(view, FACTORS), lambda: uw.fit(view)):
         with pytest.raises(ValueError, match="in memory"):
             function()
+
+
+@pytest.mark.parametrize("error", [OSError, EOFError, ValueError, RuntimeError, KeyError, TypeError,
+                         IndexError, struct.error, zipfile.BadZipFile, zlib.error, lzma.LZMAError,
+                         *pa.ArrowException.__subclasses__()])  # fmt: skip
+def test_every_error_of_a_damaged_file_names_it(error):
+    def fails(start, stop):
+        raise error("x")
+
+    ours = not issubclass(error, (MemoryError, pa.ArrowCancelled))
+    with pytest.raises(ValueError if ours else error, match=r"a\.h5" if ours else "x"):
+        ReaderRows(Path("a.h5"), (1,), np.dtype("f4"), 1, fails).read(0, 1)
 
 
 # ---- values

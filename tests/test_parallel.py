@@ -3,6 +3,7 @@
 import os
 import signal
 import threading
+import time
 
 import pytest
 from threadpoolctl import threadpool_info
@@ -11,6 +12,8 @@ import unweave as uw
 from test_evaluate import fitted
 from unweave.core import parallel
 from unweave.core.parallel import WorkerKilled, process_map, thread_map
+
+POOL = parallel._pool
 
 
 def run_item(item):
@@ -41,6 +44,20 @@ def test_processes_share_cores_keep_order_and_raise_errors(monkeypatch):
         list(process_map(run_item, [0, "fail", 2], 2))
     with pytest.raises(WorkerKilled, match="one of 2 processes was killed"):
         list(process_map(run_item, [0, "die", 2], 2))
+
+
+def interrupts(_):
+    blocked = signal.SIGINT in signal.pthread_sigmask(signal.SIG_BLOCK, ())
+    time.sleep(0.05)  # so that every process gets an item
+    return blocked, signal.getsignal(signal.SIGINT)
+
+
+def test_processes_that_join_later_leave_interrupts_to_their_parent(monkeypatch):
+    monkeypatch.setattr(parallel, "usable_cores", lambda: 6)  # a share of 2 cores each
+    list(process_map(abs, range(2), 2))
+    monkeypatch.setattr(parallel, "_pool", lambda *_: POOL(3, 9))  # the same share, a larger pool
+    found = list(process_map(interrupts, range(9), 3))
+    assert set(found) == {(True, signal.SIG_IGN)}
 
 
 def test_results_come_in_order_and_few_items_are_read_ahead():

@@ -8,6 +8,7 @@ import os
 import random
 import resource
 import shutil
+import struct
 import subprocess
 import sys
 import threading
@@ -70,6 +71,32 @@ def test_a_damaged_file_is_detected(tmp_path, damage):
     path.write_bytes(content)
     with pytest.raises(ValueError, match=r"cannot be read .* damaged; restore it"):
         read_tensors(path, "c0ffee")
+
+
+@pytest.mark.parametrize(
+    ("kind", "shape", "size"),
+    [("F8_E8M0", [4], 4), ("F4", [8], 4), ("F32", [0, 2**63], 0), ("F32", [2**62, 0], 0)],
+)
+def test_tensors_that_torch_cannot_hold_are_damage(tmp_path, kind, shape, size):
+    path = tmp_path / "t.safetensors"
+    header = json.dumps({"a": {"dtype": kind, "shape": shape, "data_offsets": [0, size]}}).encode()
+    path.write_bytes(struct.pack("<Q", len(header)) + header + bytes(size))
+    with pytest.raises(ValueError, match=r"cannot be read .* damaged; restore it"):
+        read_tensors(path, "c0ffee")
+
+
+@pytest.mark.parametrize("left", ["state-5.safetensors", "weights.safetensors"])
+def test_lost_facts_of_the_data_are_not_replaced_by_those_of_today(tmp_path, left):
+    run, store, dataset = small_run(), Store(tmp_path), SMALL.load(CPU)
+    folder = store.folder(run)
+    folder.create(run)
+    (folder.path / left).touch()
+    for use in (folder.read_data, lambda: folder.check_data(dataset)):
+        with pytest.raises(ValueError, match=r"has no data\.json: restore it"):
+            use()
+    (folder.path / left).unlink()
+    folder.check_data(dataset)
+    assert folder.read_data().fingerprint == dataset.fingerprint
 
 
 def test_two_processes_cannot_train_one_run(tmp_path):

@@ -118,16 +118,18 @@ def run_in_background(function: Callable[[T], R], items: Sequence[T]) -> Callabl
 def _pool(count: int, cores: int) -> Any:
     """Return processes that share the cores and are kept for a minute.
 
-    Work is submitted with interrupts blocked: it starts the processes, which leave interrupts to
-    this one from their first import on.
+    Processes leave interrupts to this one from their first import on: interrupts are blocked
+    wherever they start, which is here if their number changes, and otherwise when work is
+    submitted.
     """
     import loky  # takes half of this module's import time
 
     share = max(1, cores // count)
     threads = dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS"), str(share))
-    return loky.get_reusable_executor(
-        count, timeout=60, initializer=_start_worker, initargs=(share,), env=threads
-    )
+    with blocked(signal.SIGINT):
+        return loky.get_reusable_executor(
+            count, timeout=60, initializer=_start_worker, initargs=(share,), env=threads
+        )
 
 
 def _worker_killed(count: int) -> WorkerKilled:
@@ -138,7 +140,8 @@ def _worker_killed(count: int) -> WorkerKilled:
 
 
 def _start_worker(cores: int) -> None:
-    """Take a share of the cores."""
+    """Take a share of the cores, and leave interrupts to the parent."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
     _share.cores = cores
 
 

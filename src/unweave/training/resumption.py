@@ -47,6 +47,7 @@ class _Shorter(NamedTuple):
     """A stored run that may be continued, its newest step, and the lanes it was saved with."""
 
     folder: RunFolder
+    digest: str
     step: int
     lanes: frozenset[str]
 
@@ -77,11 +78,11 @@ def find_continuations(
     for digest, shorter in store.shorter_runs(unfinished).items():
         candidates[digest] = []
         for folder in shorter:
-            if folder.path.name in keys:
-                continue
             try:
+                if (name := folder.digest) in keys:
+                    continue
                 if folder.failure:
-                    failed[keys[digest], folder.path.name] = digest, folder
+                    failed[keys[digest], name] = digest, folder
                 why = _difference(runs_by_digest[digest], folder, dataset, precision, measured)
             except ValueError as error:  # one of its files is damaged
                 why = str(error)
@@ -89,10 +90,10 @@ def find_continuations(
                 refusals.setdefault(digest, _refusal(folder, why))
             elif folder.states:
                 lanes = _saved_lanes(folder)
-                candidates[digest].append(_Shorter(folder, max(folder.states), lanes))
+                candidates[digest].append(_Shorter(folder, name, max(folder.states), lanes))
     while True:
         chosen = {digest: each[0] for digest, each in candidates.items() if each}
-        continued = {(keys[digest], each.folder.path.name) for digest, each in chosen.items()}
+        continued = {(keys[digest], each.digest) for digest, each in chosen.items()}
         continued |= failed.keys()
         missing = {
             digest: sorted(name for name in each.lanes if (keys[digest], name) not in continued)
@@ -166,7 +167,7 @@ def group_runs(
     saved = [_saved_lanes(origin) for origin in origins.values() if not origin.failure]
     beside = {name: lanes for lanes in saved for name in lanes}
     for digest, origin in origins.items():
-        together.setdefault(digest, beside[origin.path.name])
+        together.setdefault(digest, beside[origin.digest])
     groups: dict[tuple[str, frozenset[str]], list[Run]] = {}
     for run in runs:
         key = run.lane_key, together.get(run.digest, frozenset())

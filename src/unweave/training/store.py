@@ -159,10 +159,17 @@ class RunFolder(RunFiles):
         """The description of the data that the run was begun on."""
         path = self.path / DATA
         if not path.exists():
-            raise ValueError(f"{self.path} has no {DATA}: its training never started")
+            lost = f"restore it, which says what the run was trained on, or delete {self.path}"
+            why = lost if self._begun else "its training never started"
+            raise ValueError(f"{self.path} has no {DATA}: {why}")
         content = read_record(path, StoredData, self.digest)
         with reading(path):
             return DataRecord.from_json(content)
+
+    @property
+    def _begun(self) -> bool:
+        """Whether steps of the run are stored, which are of the data that data.json describes."""
+        return bool(self.states) or self.weights.exists()
 
     def create(self, run: Run) -> None:
         """Write run.json if it is not there; refuse the folder of another run."""
@@ -181,7 +188,7 @@ class RunFolder(RunFiles):
         `labels` says whether the run also learns from labels, so that they must not change either.
         """
         path = self.path / DATA
-        if not path.exists():
+        if not path.exists() and not self._begun:
             write_record(path, self.digest, DataRecord.of(dataset).to_json())
             return
         record = self.read_data()

@@ -18,6 +18,9 @@ from unweave.training.records import TensorFacts, check_form, reading, seal, uns
 
 _METADATA = "unweave"  # the field of the header that has the facts
 
+# Types that torch lacks, and sizes that it cannot hold, are not safetensors' own errors.
+_UNUSABLE = (AssertionError, KeyError, OverflowError, RuntimeError, TypeError)
+
 
 def write_tensors(
     path: Path, tensors: Mapping[str, Tensor], run: str, facts: Mapping[str, Any]
@@ -47,8 +50,8 @@ def tensors_from_bytes(
     """Return what `tensors_to_bytes` was given; raise a ValueError if anything has changed."""
     try:
         tensors = {name: value.clone() for name, value in load(content).items()}
-    except SafetensorError as error:
-        raise ValueError(str(error)) from None
+    except (SafetensorError, *_UNUSABLE) as error:
+        raise ValueError(f"its tensors: {error}") from None
     header = json.loads(content[8 : 8 + int.from_bytes(content[:8], "little")])
     facts = _facts(file, header.get("__metadata__"), run)
     if _checksum(tensors) != facts["crc32"]:
@@ -63,7 +66,7 @@ def read_facts(path: Path, run: str) -> TensorFacts:
             with safe_open(path, framework="pt") as file:
                 metadata = file.metadata()
         except SafetensorError as error:
-            raise ValueError(str(error)) from None
+            raise ValueError(f"its tensors: {error}") from None
         return _facts(path.name, metadata, run)
 
 

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import lzma
 import math
 import os
+import struct
 import zipfile
 import zlib
 from abc import ABC, abstractmethod
@@ -21,8 +23,12 @@ Array = NDArray[Any]
 
 BLOCK = 2**24  # bytes read at once in a pass over a whole array
 MOST = 2**30  # bytes of observations that are loaded into memory; larger datasets are streamed
-UNREADABLE = (OSError, EOFError, ValueError, zipfile.BadZipFile, zlib.error, RuntimeError)
+# Errors of damaged files; NumPy, h5py and pyarrow, whose own errors these include, raise them too.
+UNREADABLE = (OSError, EOFError, ValueError, RuntimeError, LookupError, TypeError, struct.error,
+              zipfile.BadZipFile, zlib.error, lzma.LZMAError)  # fmt: skip
 
+# Errors of pyarrow, which is imported only when needed, that are none of the above.
+_UNREADABLE_PARQUET = ("ArrowCapacityError", "ArrowSerializationError")
 _BOMB = 2**28  # unpacked bytes above which the compression ratio is limited
 _MOST_COMPRESSED = 500  # dSprites, which is almost all zeros, is compressed 115 to 1
 _NAMED = 8  # columns that are named in an error
@@ -139,10 +145,8 @@ class ReaderRows(Rows):
 
     def read(self, start: int, stop: int) -> Array:
         """Read the rows from start to stop."""
-        try:
+        with reading(str(self.path)):
             return self.reader(start, stop)
-        except (OSError, ValueError, RuntimeError) as error:
-            raise ValueError(unreadable(str(self.path), error)) from None
 
     def take(self, index: Array) -> Array:
         """Read rows by their numbers; those that are stored together are read together."""
@@ -199,7 +203,9 @@ def reading(where: str) -> Iterator[None]:
     """Turn errors while reading an array file into a ValueError that names the file."""
     try:
         yield
-    except UNREADABLE as error:
+    except Exception as error:
+        if not isinstance(error, UNREADABLE) and type(error).__name__ not in _UNREADABLE_PARQUET:
+            raise
         raise ValueError(unreadable(where, error)) from None
 
 

@@ -7,7 +7,7 @@ import dataclasses
 import fnmatch
 import io
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from importlib import import_module
@@ -72,7 +72,7 @@ class ParquetFile:
     def labels(self, column: str) -> LabelColumn:
         """Return a column as labels; nulls are missing."""
         with reading(f"{column!r} of {self.path}"):
-            whole = self._open().read(columns=[column]).column(column)
+            whole = self._column(column)
             if "list" in str(whole.type):
                 raise ValueError(
                     f"expected one label for each row in column {column!r}, got {whole.type}"
@@ -89,14 +89,11 @@ class ParquetFile:
         columns = expand_columns(name, self.names, self.path)
         where = str(self.path)
         with reading(where):
-            file = self._open()
-            groups = [file.metadata.row_group(g) for g in range(file.num_row_groups)]
+            groups = self._row_groups(columns)
             ends = np.cumsum([0, *(each.num_rows for each in groups)])
-            values = sum(_value_count(each, columns) for each in groups)
-            reject_bombs(where, self.path.stat().st_size, 8 * values)
 
             def group(number: int) -> Array:
-                table = self._open().read_row_group(number, columns=columns)
+                table = self._read(columns, [number])
                 if any(table.column(c).null_count for c in columns):
                     self._reject_missing(columns)
                 plain = [_plain(table.column(c), self._types[c], c) for c in columns]
@@ -120,11 +117,31 @@ class ParquetFile:
         grain = max(1, int(np.diff(ends).max(initial=1)))
         return ReaderRows(self.path, (int(ends[-1]), first.shape[1]), first.dtype, grain, read)
 
+    def _column(self, name: str) -> Any:
+        """Read a whole column, unless it is a likely bomb."""
+        return self._read([name], range(len(self._row_groups([name])))).column(name)
+
+    def _read(self, columns: Sequence[str], groups: Iterable[int]) -> Any:
+        """Read columns of row groups, text as dictionaries: a long word that repeats is a bomb."""
+        text = [column for column in columns if self._types[column] in _TEXT]
+        table = self._open(text).read_row_groups(list(groups), columns=list(columns))
+        size = sum(_text_size(table.column(column)) for column in text)
+        reject_bombs(str(self.path), self.path.stat().st_size, size)
+        return table
+
+    def _row_groups(self, columns: Sequence[str]) -> list[Any]:
+        """Return the metadata of the row groups, after rejecting columns that are likely bombs."""
+        metadata = self._open().metadata
+        groups = [metadata.row_group(number) for number in range(metadata.num_row_groups)]
+        values = sum(_value_count(each, columns) for each in groups)
+        reject_bombs(str(self.path), self.path.stat().st_size, 8 * values)
+        return groups
+
     def _reject_missing(self, columns: Sequence[str]) -> None:
         """Reject columns of observations in which values are null."""
         missing: dict[str, Array] = {}
         for column in columns:
-            nulls = self._open().read(columns=[column]).column(column).is_null(nan_is_null=True)
+            nulls = self._column(column).is_null(nan_is_null=True)
             missing[column] = np.flatnonzero(nulls.to_numpy())
         if (first := _first_missing(missing)) is not None:
             raise ValueError(
@@ -140,9 +157,10 @@ class ParquetFile:
             _distinct(schema.names, self.path)
             return {name: _type_name(schema.field(name).type) for name in schema.names}
 
-    def _open(self) -> Any:
+    def _open(self, dictionaries: Sequence[str] = ()) -> Any:
         optional_module("pyarrow", "Parquet", self.path)
-        return import_module("pyarrow.parquet").ParquetFile(self.path)
+        parquet = import_module("pyarrow.parquet")
+        return parquet.ParquetFile(self.path, read_dictionary=list(dictionaries))
 
 
 @dataclass(frozen=True)
@@ -424,6 +442,15 @@ def _value_count(group: Any, columns: Sequence[str]) -> int:
     chunks = [group.column(number) for number in range(group.num_columns)]
     starts = tuple(f"{column}." for column in columns)
     return sum(c.num_values for c in chunks if f"{c.path_in_schema}.".startswith(starts))
+
+
+def _text_size(column: Any) -> int:
+    """Return the bytes of a column of text that is read as dictionaries."""
+    compute = import_module("pyarrow.compute")
+    lengths = [
+        compute.binary_length(c.dictionary).cast("int64").take(c.indices) for c in column.chunks
+    ]
+    return sum(compute.sum(each).as_py() or 0 for each in lengths)
 
 
 def _side_by_side(columns: Sequence[Any], names: Sequence[str], where: str) -> Array:
