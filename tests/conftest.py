@@ -1,5 +1,6 @@
 """Fixtures and settings of all tests."""
 
+import errno
 import os
 import sys
 
@@ -23,7 +24,7 @@ def no_space(monkeypatch):
     """Let every file fail when it is complete, as on a full disk."""
 
     def fail(*_):
-        raise OSError("no space")
+        raise OSError(errno.ENOSPC, "no space")
 
     monkeypatch.setattr(os, "replace", fail)
 
