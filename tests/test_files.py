@@ -1,6 +1,7 @@
 """The one layer that writes files: what it does in which order, and that nothing goes around it."""
 
 import errno
+import gc
 import os
 import re
 from pathlib import Path
@@ -30,6 +31,12 @@ WRITES = re.compile(
 
 def kinds(recorder):
     return [operation.kind for operation in recorder.operations]
+
+
+def test_a_file_that_cannot_be_opened_is_one_error(tmp_path):
+    with pytest.raises(FileNotFoundError, match="missing"):
+        write_atomically(tmp_path / "missing" / "file", b"")
+    gc.collect()  # pytest makes an error of what a finaliser prints
 
 
 def test_a_file_is_synced_then_renamed_then_its_folder_is_synced(tmp_path):

@@ -3,6 +3,7 @@
 import errno
 import json
 import multiprocessing
+import os
 import shutil
 import struct
 import subprocess
@@ -178,6 +179,21 @@ def test_evaluate_prints_scores_of_a_store_that_is_read_only(folder, unweave, mo
     assert (code, "mig/chen2018" in out) == (0, True)
     note = f"scores are not stored: {folder.path.parent} is not writable (Read-only file system)"
     assert note in err
+
+
+@pytest.mark.filterwarnings("ignore::unweave.metrics.FewRowsWarning")
+@pytest.mark.parametrize("number", [errno.ENOSPC, errno.EDQUOT, errno.EIO])
+@pytest.mark.parametrize("metric", ["mig", "log_likelihood"])
+def test_evaluate_prints_scores_before_the_error_of_a_disk(
+    folder, unweave, monkeypatch, number, metric
+):
+    def refuse(*_, **__):
+        raise OSError(number, os.strerror(number), "x")
+
+    monkeypatch.setattr("unweave.training.store.RunFolder.write_scores", refuse)
+    code, out, err = unweave("evaluate", folder.path, "--metrics", metric, "--device", "cpu")
+    assert (code, metric in out, err.count("error: ")) == (2, True, 1)
+    assert os.strerror(number) in err
 
 
 # ---- the cache of data

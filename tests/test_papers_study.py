@@ -1,7 +1,6 @@
 """Large studies: trained in slices, on several machines, and drawn from their results alone."""
 
 import dataclasses
-import json
 import os
 import signal
 import subprocess
@@ -165,10 +164,10 @@ def test_a_failed_run_is_stored_as_a_result(tmp_path):
 
 
 def test_a_damaged_line_of_results_is_reported(whole, tmp_path):
-    lines = file_of(whole).read_text().splitlines()
+    lines = file_of(whole).read_bytes().splitlines()
     path = tmp_path / "damaged.jsonl"
-    for damage in ("", "null", "[]", "{}", lines[1][:-5], json.dumps({"run": {}})):
-        path.write_text("\n".join([lines[0], damage, *lines[2:]]))
+    for damage in (b"", b"null", b"[]", b"{}", lines[1][:-5], b'{"run": {}}', b"\xff\xfe"):
+        path.write_bytes(b"\n".join([lines[0], damage, *lines[2:]]))
         with pytest.raises(ValueError, match=r"damaged.jsonl, line 2, .* delete the line"):
             read_networks(path)
 

@@ -102,6 +102,8 @@ def compare_command(
         out.write(comparison.to_csv())
     else:
         out.print(str(comparison), soft_wrap=True)
+    if scorer.disk_errors:
+        raise scorer.disk_errors[0]
     if reasons or scorer.failures:
         raise typer.Exit(1)
 
@@ -128,6 +130,7 @@ class _Scorer:
 
     rows: int
     failures: dict[str, str] = field(default_factory=dict)
+    disk_errors: list[OSError] = field(default_factory=list)
 
     def __call__(
         self, models: Sequence[FittedModel], metrics: Sequence[MetricChoice]
@@ -139,6 +142,7 @@ class _Scorer:
         options = ScoringOptions(metrics=",".join(map(str, metrics)))
         scored = score_runs(list(models), self.rows, options)
         self.failures.update(scored.failures)
+        self.disk_errors += scored.disk_errors
         print_notes(err, (f"{name}: {reason}" for name, reason in scored.failures.items()))
         labels = run_labels(models)
         return [scored.scores.get(labels[m.folder], Scores({})) for m in models if m.folder]

@@ -42,9 +42,11 @@ def demo_command(
     (outcome,) = train_runs([demo_run(seed)], datasets, run_store, ConsoleProgress(err), err)
     folder = run_store.folder(outcome.run).path
     model = load(folder, device="cpu")
-    scores = score_runs([model], 10_000).scores
-    print_scores(scores, "table")
-    (own,) = scores.values()
+    scored = score_runs([model], 10_000)
+    print_scores(scored.scores, "table")
+    if scored.disk_errors:
+        raise scored.disk_errors[0]
+    (own,) = scored.scores.values()
     beside = write_explorer(model)
     link = beside.name if beside else ""
     path = write_report(model, folder / "report.html", rows=10_000, scores=own, explorer=link)

@@ -94,6 +94,8 @@ def evaluate_command(
     for line in evaluation_notes(models, rows, scored.scores):
         (out if form == "table" else err).print(line)
     print_run_scores(models, scored.scores, form)
+    if scored.disk_errors:
+        raise scored.disk_errors[0]
     if failures:
         print_notes(err, [f"{len(failures)} of {len(folders)} runs could not be fully scored:"])
         print_notes(err, (r if n in r else f"{n}: {r}" for n, r in failures.items()))

@@ -57,8 +57,8 @@ def read_run(folder: RunFiles) -> ListedRun:
     name = folder.path.name
     try:
         return _read(folder)
-    except (ValueError, OSError) as error:
-        text = str(error)
+    except (ValueError, OSError, RecursionError) as error:
+        text = "nested too deeply" if isinstance(error, RecursionError) else str(error)
         return ListedRun(name, "damaged", problem=text if name in text else f"{name}: {text}")
 
 

@@ -22,6 +22,7 @@ from unweave.metrics.registry import MetricChoice, select
 from unweave.training.run_files import FolderInUse
 from unweave.training.store import RunFolder, ScoreFacts, Store, refuse_model_file
 
+_DISK = (errno.ENOSPC, errno.EDQUOT, errno.EIO)
 _NOT_WRITABLE = (errno.EACCES, errno.EPERM, errno.EROFS)
 
 
@@ -30,6 +31,7 @@ class Scored(NamedTuple):
 
     scores: dict[str, Scores]
     failures: dict[str, str]
+    disk_errors: list[OSError]  # by which scores are not stored; raise one after printing them
 
 
 def score_runs(
@@ -52,7 +54,7 @@ def score_runs(
         _try_to_score, partial(evaluate, seed=options.seed, **options.keywords), of_tables
     )
     facts = [score_facts(m, rows, codes, options.seed, options.continuous) for m in models]
-    scored, encoded = Scored({}, {}), dict[int, Table]()
+    scored, encoded = Scored({}, {}, []), dict[int, Table]()
     totals = {"encoded": sum(each.rows for each in facts), "measured": len(models)}
     printed: set[str] = set()
     with ProgressDisplay(err, totals) as counts:
@@ -65,7 +67,8 @@ def score_runs(
                 scored.failures[labels[number]] = "; ".join(result.problems)
             if result.scores or not (result.problems or of_models):
                 scored.scores[labels[number]] = result.scores
-                stored = _store(models[number], table, facts[number], result.scores)
+                given = models[number], table, facts[number], result.scores
+                stored = _store(*given, scored.disk_errors)
             notes = [*map(str, result.warned), *(omitted(table) if names is None else [])]
             notes += stored
             print_notes(err, (note for note in notes if note not in printed))
@@ -73,7 +76,7 @@ def score_runs(
     if of_models:
         _score_models(models, labels, of_models, encoded, facts, scored)
     order = [label for label in labels if label in scored.scores]
-    return Scored({label: scored.scores[label] for label in order}, scored.failures)
+    return scored._replace(scores={label: scored.scores[label] for label in order})
 
 
 def _score_models(
@@ -95,11 +98,21 @@ def _score_models(
                 continue
             own = scored.scores.setdefault(label, Scores({}))
             own[result.key] = result
-            print_notes(err, _store(model, tables[number], facts[number], own))
+            given = model, tables[number], facts[number], own
+            print_notes(err, _store(*given, scored.disk_errors))
 
 
-def _store(model: FittedModel, table: Table, facts: ScoreFacts, scores: Scores) -> list[str]:
-    """Write codes and scores into the folder of a run; return a note if that is not possible."""
+def _store(
+    model: FittedModel,
+    table: Table,
+    facts: ScoreFacts,
+    scores: Scores,
+    disk_errors: list[OSError],
+) -> list[str]:
+    """Write codes and scores into the folder of a run; return a note if that is not possible.
+
+    Errors of a disk that is full or broken are added to `disk_errors`.
+    """
     folder = RunFolder(model.folder or Path())
     try:
         with folder.lock():
@@ -108,6 +121,9 @@ def _store(model: FittedModel, table: Table, facts: ScoreFacts, scores: Scores) 
     except FolderInUse as error:
         return [f"scores of run {model.run.digest} are not stored: {error}"]
     except OSError as error:
+        if error.errno in _DISK:
+            disk_errors.append(error)
+            return []
         if error.errno not in _NOT_WRITABLE:
             raise
         return [f"scores are not stored: {folder.path.parent} is not writable ({error.strerror})"]

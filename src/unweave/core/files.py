@@ -107,6 +107,8 @@ class OutputFile(io.BufferedIOBase):
             disk.sync(self._file)
 
     def close(self) -> None:
+        if "_file" not in vars(self):  # it could not be opened, and is being finalised
+            return
         with _naming(self.place):
             self._file.close()
         super().close()

@@ -115,12 +115,15 @@ def read_codes(path: Path, model: FittedModel) -> tuple[Array, list[str]]:
         codes, names = _read_columns(file, expected)
     else:
         codes, names = _read_arrays(file)
-    if codes.dtype.kind not in "biuf" or codes.ndim != 2 or not np.isfinite(codes).all():
+    shape, numeric = (*codes.shape[:1], len(expected)), codes.dtype.kind in "biuf"
+    with np.errstate(over="ignore"):  # what overflows is not finite
+        single = codes.astype(np.float32) if numeric else codes
+    if not numeric or codes.shape != shape or not np.isfinite(single).all():
         raise ValueError(
-            f"expected finite numbers (N, {len(expected)}) in {path}, got {codes.dtype} of shape "
-            f"{codes.shape}"
+            f"expected finite numbers (N, {len(expected)}) that fit in float32 in {path}, got "
+            f"{codes.dtype} of shape {codes.shape}"
         )
-    return codes.astype(np.float32), names or [str(number) for number in range(len(codes))]
+    return single, names or [str(number) for number in range(len(codes))]
 
 
 def _read_arrays(file: ArrayFile) -> tuple[Array, list[str]]:

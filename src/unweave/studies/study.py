@@ -414,9 +414,9 @@ def read_networks(path: Path) -> dict[str, Network]:
     if not path.exists():
         return {}
     found = {}
-    for number, line in enumerate(path.read_text(encoding="utf-8").splitlines(), 1):
+    for number, line in enumerate(path.read_bytes().splitlines(), 1):
         try:
-            stored = unseal(_KIND, json.loads(line)).content
+            stored = unseal(_KIND, json.loads(line.decode())).content
             content: dict[str, Any] = {**check_form(StoredNetwork, stored)}
             network = Network(spec.from_json(Run, content.pop("run")), **content)
         except (ValueError, RecursionError) as error:
