@@ -147,7 +147,7 @@ def test_evaluate_scores_the_chosen_split_and_keeps_the_others(unweave, tmp_path
         assert {key: score["value"] for key, score in found.items()} == {
             key: score.value for key, score in expected.items()
         }
-        stored[split] = ScoreFacts(split, size, "mean")._asdict() | {"scores": found}
+        stored[split] = ScoreFacts(split, size, "mean", step=5)._asdict() | {"scores": found}
         for each, content in stored.items():  # all that was stored is still there
             path = folder / f"scores{suffixes[each]}.json"
             assert read_sealed(path).content == content

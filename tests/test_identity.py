@@ -232,7 +232,7 @@ def test_known_facts_of_the_wrong_form_are_computed_again(tmp_path, monkeypatch,
     form = tuple[float, float, str]
     assert cached_json(["key"], form, lambda: fact) == fact
     assert cached_json(["key"], form, lambda: None) == fact
-    (path,) = (tmp_path / "known").iterdir()
+    (path,) = (tmp_path / "known").glob("*.json")
     path.write_text(wrong, encoding="latin1")
     assert cached_json(["key"], form, lambda: fact) == fact
     assert cached_json(["key"], form, lambda: None) == fact

@@ -46,7 +46,7 @@ export interface RunData {
 }
 
 /** A score, or a term of a log or of measurements, as people read it. */
-export interface Term {
+export interface TermLabel {
   name: string;
   unit: string;
   /** "" if neither is better. */
@@ -64,7 +64,7 @@ export interface Manifest {
   /** The runs to open first, at most 4. */
   open: string[];
   /** What the scores and terms of the runs are called, "mig/chen2018". */
-  terms: Record<string, Term>;
+  terms: Record<string, TermLabel>;
   /** Names this state of the runs when the server is asked what has changed since. */
   tag: string;
   /** All runs in order, if `runs` are those that have changed; null if they are all. */

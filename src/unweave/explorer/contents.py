@@ -64,7 +64,7 @@ class RunData:
 
 
 @dataclass(frozen=True)
-class Term:
+class TermLabel:
     """A score, or a term of a log or of measurements, as people read it."""
 
     name: str
@@ -82,7 +82,7 @@ class Manifest:
     watch: bool  # whether to ask the server again for new curves and checkpoints
     runs: Sequence[RunData]
     open: Sequence[str]  # the runs to open first, at most 4
-    terms: Mapping[str, Term]  # of the runs
+    terms: Mapping[str, TermLabel]  # of the runs
     tag: str = ""  # names this state of the runs when the page asks what has changed since
     ids: Sequence[str] | None = None  # all runs in order, if `runs` are those that have changed
 

@@ -15,7 +15,7 @@ from unweave.core.parts import MissingPart
 from unweave.data.splits import split_of
 from unweave.evaluation.compare import direction
 from unweave.evaluation.model import FittedModel
-from unweave.explorer.contents import Curves, RunData, Setting, State, Term
+from unweave.explorer.contents import Curves, RunData, Setting, State, TermLabel
 from unweave.explorer.paths import without_paths
 from unweave.report.text import cut, metric_title, words
 from unweave.training.flat_settings import differing, flatten, value_text, without_places
@@ -173,24 +173,24 @@ def _rounded(value: object) -> float | None:
     return float(f"{number:.{_DIGITS}g}") if math.isfinite(number) else None
 
 
-def terms(runs: Sequence[RunData]) -> dict[str, Term]:
+def terms(runs: Sequence[RunData]) -> dict[str, TermLabel]:
     """Return what the scores and terms of runs are called, by their keys."""
     every = [each for run in runs for each in (run.scores, run.log.terms, run.measures.terms)]
     return {key: _term(key) for keys in every for key in keys}
 
 
-def _term(key: str) -> Term:
+def _term(key: str) -> TermLabel:
     """Describe a score or a term.
 
     >>> _term("mig/chen2018")
-    Term(name='MIG · chen2018', unit='', better='higher')
+    TermLabel(name='MIG · chen2018', unit='', better='higher')
     >>> _term("validation/distortion")
-    Term(name='held-out distortion', unit='nats', better='lower')
+    TermLabel(name='held-out distortion', unit='nats', better='lower')
     """
     measured = key.removeprefix("validation/")
     name = metric_title(key) if measured == key else f"held-out {words(measured)}"
     better: dict[int | None, Literal["higher", "lower"]] = {1: "higher", -1: "lower"}
-    return Term(name, "nats" if measured in _IN_NATS else "", better.get(direction(key), ""))
+    return TermLabel(name, "nats" if measured in _IN_NATS else "", better.get(direction(key), ""))
 
 
 def named(runs: Sequence[RunData]) -> list[RunData]:

@@ -1,11 +1,11 @@
 /** The columns of the table of runs: about the run, settings that differ, the end of training, scores. */
-import type { RunData, Setting, Term } from "../../bundle";
+import type { RunData, Setting, TermLabel } from "../../bundle";
 import { own } from "../../own";
 import { settingName } from "./names";
 
 export type Value = Setting | undefined;
 
-export interface Column extends Term {
+export interface Column extends TermLabel {
   /** "name", "state", "step", the dotted name of a setting, or the name of a term or a score. */
   key: string;
   /** A "final" value is the last one of a curve. */
@@ -15,7 +15,7 @@ export interface Column extends Term {
   value: (run: RunData) => Value;
 }
 
-export type Terms = Readonly<Record<string, Term>>;
+export type Terms = Readonly<Record<string, TermLabel>>;
 
 const PLAIN = { unit: "", better: "", differs: true } as const;
 const ABOUT: Column[] = [
@@ -116,12 +116,12 @@ function onePerMetric(scores: readonly Column[]): Column[] {
 }
 
 /** What a term or a column is called, with its unit: "distortion (nats)". */
-export function titleOf({ name, unit }: Term): string {
+export function titleOf({ name, unit }: TermLabel): string {
   return unit ? `${name} (${unit})` : name;
 }
 
 /** Which way is better, in words; "" if neither is. */
-export function betterText({ better }: Term): string {
+export function betterText({ better }: TermLabel): string {
   return better && `${better} is better`;
 }
 

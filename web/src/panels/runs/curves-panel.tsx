@@ -1,7 +1,7 @@
 /** Training curves of runs: thin lines by seed, the mean and a band for each group of seeds. */
 import { area, line } from "d3-shape";
 import { useState } from "preact/hooks";
-import type { Term } from "../../bundle";
+import type { TermLabel } from "../../bundle";
 import { own } from "../../own";
 import { change, manifest } from "../../state";
 import type { Csv } from "../../ui/export";
@@ -71,7 +71,7 @@ function drawnOf(group: RunGroup, term: string, n: number): Drawn {
 }
 
 /** "log:rate" is the term "rate" of the training log. */
-function termOf(term: string): Term {
+function termOf(term: string): TermLabel {
   const key = term.slice(term.indexOf(":") + 1);
   return own(manifest.value.terms, key) ?? { name: key, unit: "", better: "" };
 }
