@@ -20,14 +20,17 @@ import pytest
 from PIL import Image
 
 import unweave as uw
+from unweave.cli import run_list
 from unweave.core import memory, spec
 from unweave.core.outputs import check_output, npz_bytes, png_bytes, svg_bytes
 from unweave.data import from_array
 from unweave.data.files.array_file import open_array_file, read_array
 from unweave.data.files.rows import ReaderRows
+from unweave.evaluation.codes import read_codes
 from unweave.metrics import Table
 from unweave.training.overrides import runs_from
 from unweave.training.run import Run
+from unweave.training.run_files import RunFiles
 
 RNG = np.random.default_rng(0)
 CODES, FACTORS = RNG.normal(size=(20, 2)), RNG.integers(0, 2, (20, 1))
@@ -159,6 +162,21 @@ def test_every_error_of_a_damaged_file_names_it(error):
     ours = not issubclass(error, (MemoryError, pa.ArrowCancelled))
     with pytest.raises(ValueError if ours else error, match=r"a\.h5" if ours else "x"):
         ReaderRows(Path("a.h5"), (1,), np.dtype("f4"), 1, fails).read(0, 1)
+
+
+def test_codes_that_no_decoder_takes_are_refused(model, tmp_path):
+    for codes in (np.full((3, 2), 1e300), np.zeros((3, 5)), np.zeros((3, 1)), np.zeros(2)):
+        np.save(tmp_path / "z.npy", codes)
+        with pytest.raises(ValueError, match=r"finite numbers \(N, 2\) that fit in float32"):
+            read_codes(tmp_path / "z.npy", model)
+
+
+def test_a_run_that_is_nested_too_deeply_is_listed_as_damaged(tmp_path, monkeypatch):
+    def fails(folder):
+        raise RecursionError
+
+    monkeypatch.setattr(run_list, "_read", fails)
+    assert run_list.read_run(RunFiles(tmp_path)).problem == f"{tmp_path.name}: nested too deeply"
 
 
 # ---- values

@@ -44,7 +44,7 @@ def store(tmp_path_factory):
             else:
                 folder.weights.unlink()
             if name == "failed":
-                folder.write_failure({"step": 4, "term": "rate", "checkpoint": 4})
+                folder.write_failure({"step": 4, "term": "rate"})
             folder.path.rename(root / f"{name}{seed}")
     return root
 

@@ -35,6 +35,19 @@ def test_committed_pages_are_what_the_code_writes_from_committed_results(tmp_pat
         assert path.read_text() == (PAGES / path.name).read_text(), path.name
 
 
+def test_damaged_facts_of_a_figure_are_named(tmp_path):
+    made = next(each for each in FIGURES if (PAGES / each.paper / f"{each.figure}.json").exists())
+    path = tmp_path / made.paper / f"{made.figure}.json"
+    path.parent.mkdir()
+    facts = json.loads((PAGES / made.paper / path.name).read_text())
+    broken = [{**facts, "claims": [{"got": "1"}]}, {**facts, "networks": [1]}, {}, []]
+    texts = [json.dumps(each).encode() for each in broken]
+    for content in (*texts, b"\xff", b"", b"[" * 100_000):
+        path.write_bytes(content)
+        with pytest.raises(ValueError, match=f"{path.name} does not hold the facts of a figure"):
+            write_page(made.paper, [made], tmp_path)
+
+
 def stored_claims():
     for path in sorted(PAGES.glob("*/*.json")):
         for claim in json.loads(path.read_text())["claims"]:

@@ -142,7 +142,7 @@ class _Scorer:
         options = ScoringOptions(metrics=",".join(map(str, metrics)))
         scored = score_runs(list(models), self.rows, options)
         self.failures.update(scored.failures)
-        self.disk_errors += scored.disk_errors
+        self.disk_errors.extend(scored.disk_errors)
         print_notes(err, (f"{name}: {reason}" for name, reason in scored.failures.items()))
         labels = run_labels(models)
         return [scored.scores.get(labels[m.folder], Scores({})) for m in models if m.folder]

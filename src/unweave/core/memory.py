@@ -1,4 +1,4 @@
-"""How much memory there is."""
+"""Available memory."""
 
 from __future__ import annotations
 

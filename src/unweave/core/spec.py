@@ -178,7 +178,7 @@ def to_json(value: object) -> Any:
 
 @functools.cache
 def _adapter(cls: Any) -> TypeAdapter[Any]:
-    """Return what reads and writes a type; to make it takes longer than to use it."""
+    """Cache the adapter; building one is slow."""
     return TypeAdapter(cls)
 
 

@@ -116,8 +116,8 @@ def fit(
     are chosen to suit it.
 
     After Ctrl-C the models are as they were at the last step, with a warning; with a store, the
-    same call resumes there. A second Ctrl-C raises KeyboardInterrupt, and so does SIGTERM when the
-    runs are saved.
+    same call resumes there. A second Ctrl-C raises KeyboardInterrupt. SIGTERM saves the runs and
+    then raises KeyboardInterrupt.
 
     Args:
         data: observations as an array or tensor, the path of a file or folder, or a data spec.

@@ -75,12 +75,13 @@ def real_factors(factors: NDArray[Any]) -> Bools:
 
 
 def _as_array(name: str, given: ArrayLike) -> NDArray[Any]:
-    """Return an array without masked entries; a view may be larger than what it shows of memory."""
+    """Return an array without masked entries that fits in memory."""
     if np.ma.is_masked(given):
         raise ValueError(
             f"expected {name} without masked entries, got a masked array: leave such rows out"
         )
     array = np.asarray(given)
+    # A strided view may claim more memory than it has.
     if array.nbytes > main_memory():
         raise ValueError(f"expected {name} that fit in memory, got shape {array.shape}")
     return array

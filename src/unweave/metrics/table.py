@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import io
 import json
 import os
 import warnings
@@ -21,6 +20,7 @@ from numpy.typing import NDArray
 from unweave.core.files import write_atomically
 from unweave.core.hints import nearest
 from unweave.core.html import html_table
+from unweave.core.outputs import npz_bytes
 from unweave.metrics.arrays import (
     Bools,
     Floats,
@@ -231,9 +231,7 @@ name decides otherwise
         arrays["row_names"] = np.array(self.row_names, dtype=np.str_)
         arrays["periods"] = np.array(json.dumps(self.periods))
         arrays[_CHECKSUM] = np.array(_checksum(arrays))
-        content = io.BytesIO()
-        np.savez(content, **arrays)
-        write_atomically(path, content.getvalue())
+        write_atomically(path, npz_bytes(arrays))
 
     @classmethod
     def load(

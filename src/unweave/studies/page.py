@@ -17,7 +17,15 @@ from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any, get_args
+from typing import (
+    Annotated,
+    Any,
+    NotRequired,  # pydantic needs it before Python 3.12
+    get_args,
+)
+
+from pydantic import Field
+from typing_extensions import TypedDict
 
 import unweave
 from unweave.core.bibliography import entries, entry_field
@@ -26,6 +34,7 @@ from unweave.studies.drawing import save_figure
 from unweave.studies.inventory import Item, inventory, summary
 from unweave.studies.texts import fill
 from unweave.studies.workspace import Claim, Cost, Reproduction, Result, Verdict, Workspace
+from unweave.training.records import check_form
 
 _SIGNS = {
     "pass": "✓ pass",
@@ -34,6 +43,36 @@ _SIGNS = {
     "not measured yet": "… not measured yet",
     "not comparable": "– not comparable",
 }
+
+
+class _Training(TypedDict):
+    """What training the networks of a figure cost."""
+
+    runs: int
+    seconds: int
+    machines: list[str]
+    dates: NotRequired[list[str]]
+
+
+class _FigureFacts(TypedDict):
+    """The form of the file of facts of a figure."""
+
+    title: str
+    captions: dict[str, str]
+    claims: list[dict[str, str]]
+    setting: str
+    seeds: str
+    noticed: str
+    networks: NotRequired[Annotated[list[int], Field(min_length=2, max_length=2)] | None]
+    seconds: int
+    trained: int
+    found: int
+    training: _Training
+    machine: str
+    date: NotRequired[str]
+    version: str
+
+
 _TITLE = "# Papers reproduced"
 _STATUSES = ("reproduced", "partly", "not reproduced", "not an experiment")
 _VERDICTS = """A claim
@@ -241,8 +280,18 @@ def _facts_path(reproduction: Reproduction, out: Path) -> Path:
 
 
 def _facts(reproduction: Reproduction, out: Path) -> dict[str, Any]:
-    facts: dict[str, Any] = json.loads(_facts_path(reproduction, out).read_text(encoding="utf-8"))
-    return facts
+    """Read the facts of a figure; raise a ValueError that names the file if it is damaged."""
+    path = _facts_path(reproduction, out)
+    try:
+        facts = check_form(_FigureFacts, json.loads(path.read_bytes().decode()))
+        for claim in facts["claims"]:
+            Claim(**claim)  # type: ignore[arg-type]
+    except (ValueError, TypeError, RecursionError) as error:
+        raise ValueError(
+            f"{path} does not hold the facts of a figure ({error}): bring back the file from "
+            f"version control, or delete it and run `{_command(reproduction)}`"
+        ) from None
+    return {**facts}
 
 
 def _key(paper: str) -> str:

@@ -73,7 +73,7 @@ class ConsoleProgress:
         """Show the step and the terms."""
         rate = (step - self._first) / max(1e-9, time.monotonic() - self._start)
         speed, left = f"{rate:.1f} steps/s", (self._steps - step) / max(rate, 1e-9)
-        terms = mean_terms(rows)
+        terms = terms_text(rows)
         detail = [*terms, speed] if self._bars else [speed, f"{left:.0f} s left", *terms]
         self._display.update(self._name, step, detail=detail)
 
@@ -97,10 +97,10 @@ def describe(runs: Sequence[Run]) -> str:
     return f"{len(runs)} runs of {kind}"
 
 
-def mean_terms(rows: Sequence[Row]) -> list[str]:
+def terms_text(rows: Sequence[Row]) -> list[str]:
     """Format the terms of the log, averaged over the lanes, with the loss first.
 
-    >>> mean_terms([{"step": 1, "rate": 1.0, "loss": 5.0}, {"step": 1, "rate": 2.0, "loss": 6.0}])
+    >>> terms_text([{"step": 1, "rate": 1.0, "loss": 5.0}, {"step": 1, "rate": 2.0, "loss": 6.0}])
     ['loss 5.50', 'rate 1.50']
     """
     names = sorted((name for name in rows[0] if name != "step"), key=lambda name: name != LOSS)

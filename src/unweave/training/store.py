@@ -90,7 +90,7 @@ class ScoreFacts(NamedTuple):
     @classmethod
     def of(cls, stored: Mapping[str, Any]) -> ScoreFacts:
         """Read the facts of stored scores."""
-        return cls(**{name: stored[name] for name in cls._fields if name in stored})
+        return cls(**{name: stored[name] for name in cls._fields})
 
 
 @dataclass(frozen=True)
@@ -210,7 +210,7 @@ def run_to_record(run: Run) -> dict[str, Any]:
 def run_from(record: Sealed) -> Run:
     """Return the run of a run.json; raise a ValueError if it is not the one that it is named after.
 
-    A user's own part may have changed since, of which reading it warns.
+    A user's own part may have changed since; reading it then warns.
     """
     run = spec.from_json(Run, settings_in(record.content))
     if run.digest != record.run and not own_parts(run):
