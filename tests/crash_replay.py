@@ -121,7 +121,7 @@ class Node:
     folder: bool = False
 
     def contents(self):
-        """What a crash may leave: also a part of the last version, or zeros."""
+        """Return what a crash may leave, such as a part of the last version, or zeros."""
         if len(self.versions) == 1:
             return self.versions
         old, new = self.versions[0], self.versions[-1]

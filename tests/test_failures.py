@@ -31,7 +31,7 @@ HEALTHY = (0, 4)
 
 
 class Killed(BaseException):
-    """What a killed process would not see."""
+    """A kill, which no handler of exceptions in the code catches."""
 
 
 @pytest.fixture(autouse=True)

@@ -1,4 +1,4 @@
-"""Calls of the Python API that nobody means: every one works, or raises an error that says why.
+"""Hostile calls of the Python API: every one works, or raises an error that says why.
 
 The convention: a value that cannot be used is a ValueError, and an argument of a wrong Python type
 or name a ValueError or a TypeError. A path that the operating system refuses is an OSError.

@@ -1,7 +1,7 @@
-"""Command lines that nobody means: every one ends with one line and exit code 2, or works.
+"""Hostile command lines: every one works, or ends with one line and exit code 2.
 
 The convention: 0 is success, 1 says that some of several runs failed, 2 that the command or a file
-was wrong, which is said in one line. Anything else, such as a traceback, is a bug.
+was wrong, with one line that explains it. Anything else, such as a traceback, is a bug.
 """
 
 import io

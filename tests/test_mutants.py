@@ -97,7 +97,7 @@ OWN_READERS = {"table.npz": [table], "model.uw": [model_file]}
 
 
 def answer(reader, folder):
-    """What a reader returns, as text, or the error that it raises for a file that it cannot use."""
+    """Return the result of a reader as text, or the error that it raises."""
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")

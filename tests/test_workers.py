@@ -15,6 +15,7 @@ from types import SimpleNamespace
 
 import pytest
 import torch
+from loky import get_reusable_executor
 
 import unweave as uw
 from datasets import CPU, CRITIC, DATASET, small_run
@@ -122,6 +123,11 @@ def test_a_lane_that_fails_in_a_worker_does_not_affect_the_others(one_worker_per
         (alone,) = train([run], DATASET)
         for name, value in alone.weights.items():
             torch.testing.assert_close(outcome.weights[name], value, rtol=1e-3, atol=2e-5)
+
+
+@pytest.fixture(autouse=True, scope="module")
+def no_processes_of_other_tests():
+    get_reusable_executor().shutdown(wait=True, kill_workers=True)
 
 
 @pytest.fixture

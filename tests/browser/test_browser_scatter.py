@@ -13,7 +13,7 @@ MOVES = {
     "reduced": {"x": [-1, 11], "y": [-1, 11]},
     "elsewhere": {"x": [5.5, 6], "y": [5.5, 6]},
 }
-# Points in one place, so many that they are not drawn in every frame. The page keeps the canvas.
+# Points in one place, too many to be drawn in every frame. The page keeps the canvas.
 DRAW = """([boxes, size, whole]) => {
     const canvas = document.createElement("canvas");
     const renderer = window.unweave.createRenderer(canvas, false);

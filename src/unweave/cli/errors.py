@@ -10,11 +10,11 @@ from typing import Any
 import typer
 
 from unweave.core.console import err
+from unweave.core.files import NO_SPACE
 from unweave.core.parallel import WorkerKilled
+from unweave.core.signals import STOPPED
 
 _LONGEST = 4_000  # characters of a message; a value in it may have any number
-_INTERRUPTED = 130  # exit code that typer returns after Ctrl-C
-_NO_SPACE = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 _NOT_WRITABLE = (errno.EACCES, errno.EPERM, errno.EROFS, errno.ENOTDIR, errno.ENOENT)
 
 
@@ -37,7 +37,7 @@ def run(command: Any, arguments: list[str]) -> None:
         _fail(f"there is not enough memory: {error or 'give fewer observations or smaller runs'}")
     except RecursionError:
         _fail("a file or a value is nested too deeply")
-    if code == _INTERRUPTED:
+    if code == STOPPED:  # as typer returns it after Ctrl-C
         err.print(_interruption_text(name))
     sys.exit(code if isinstance(code, int) else 0)
 
@@ -52,7 +52,7 @@ def os_error_text(error: OSError, store: Path | None) -> str:
     where = f" {error.filename}" if error.filename else ""
     text = f"cannot read or write{where}: {error.strerror or error}"
     other = "" if store is None else ", or choose another folder with --store"
-    if error.errno in _NO_SPACE:
+    if error.errno in NO_SPACE:
         return f"{text}. Stored files are unchanged; free space{other}, and run the command again"
     if error.errno == errno.EIO:
         return f"{text}. Stored files are unchanged; check the disk, and run the command again"

@@ -22,6 +22,8 @@ UNFINISHED = ".unfinished-"  # prefix of the name of a file that is being writte
 
 _NAME_START = len(UNFINISHED) + 33  # after 32 hexadecimal digits and a hyphen
 
+NO_SPACE = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
+
 # Folders cannot be synced on Windows (EACCES), nor in some network file systems.
 _UNSYNCABLE = (errno.EACCES, errno.EPERM, errno.EINVAL, errno.ENOTSUP, errno.ENOSYS, errno.EBADF)
 

@@ -1,7 +1,7 @@
 """Files that commands write: which existing ones they may replace.
 
 Pages, pictures and archives of arrays say inside that unweave wrote them, and are replaced. Any
-other file is replaced only if the user says so.
+other file is replaced only with --overwrite.
 """
 
 from __future__ import annotations

@@ -30,10 +30,11 @@ from typing import (
     get_type_hints,
 )
 
-from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError, model_validator
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 from pydantic.dataclasses import dataclass
 from pydantic_core import ArgsKwargs, PydanticCustomError
 
+from unweave.core.adapters import adapter
 from unweave.core.hints import nearest
 from unweave.core.parts import (
     HASH,
@@ -173,13 +174,7 @@ def to_json(value: object) -> Any:
     """The JSON form of a spec: plain dicts, lists, strings and numbers."""
     if is_own(type(value)):
         return content_of(value)
-    return _adapter(cast(Any, type(value))).dump_python(value, mode="json")
-
-
-@functools.cache
-def _adapter(cls: Any) -> TypeAdapter[Any]:
-    """Cache the adapter; building one is slow."""
-    return TypeAdapter(cls)
+    return adapter(type(value)).dump_python(value, mode="json")
 
 
 def digest(value: object) -> str:
@@ -225,7 +220,7 @@ def from_json(cls: type[T], content: object) -> T:
     if is_own(cls) and isinstance(content, dict):
         return cast(T, from_content(cls, content))
     try:
-        return cast(T, _adapter(cast(Any, cls)).validate_python(content))
+        return cast(T, adapter(cls).validate_python(content))
     except ValidationError as error:
         for problem in error.errors():
             if isinstance(cause := problem.get("ctx", {}).get("error"), MissingPart):

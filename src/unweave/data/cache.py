@@ -14,8 +14,8 @@ from pathlib import Path
 from typing import BinaryIO, NamedTuple, TypeVar
 
 from filelock import FileLock
-from pydantic import TypeAdapter
 
+from unweave.core.adapters import adapter
 from unweave.core.files import atomically, delete_unfinished, make_folder, write_atomically
 
 T = TypeVar("T")
@@ -63,7 +63,7 @@ def cached_file(
 
 
 class _Facts(NamedTuple):
-    """What is known of a file in the cache: it is unchanged if its times are still the same."""
+    """Size, checksum and times of a file in the cache, to notice changes."""
 
     size: int
     crc32: int
@@ -124,7 +124,7 @@ def cached_json(key: Sequence[object], form: type[T], compute: Callable[[], T]) 
 
 def _write_json(path: Path, value: object) -> None:
     """Write a value with a checksum, which covers the name of the file too."""
-    text = json.dumps(TypeAdapter(type(value)).dump_python(value))
+    text = json.dumps(adapter(type(value)).dump_python(value))
     write_atomically(path, f"{zlib.crc32((path.name + text).encode()):08x} {text}\n".encode())
 
 
@@ -133,7 +133,8 @@ def _read_json(path: Path, form: type[T]) -> T:
     crc32, _, text = path.read_text(encoding="utf-8").removesuffix("\n").partition(" ")
     if crc32 != f"{zlib.crc32((path.name + text).encode()):08x}":
         raise ValueError(f"{path} is damaged")
-    return TypeAdapter(form).validate_python(json.loads(text))
+    value: T = adapter(form).validate_python(json.loads(text))
+    return value
 
 
 def _name(key: Sequence[object]) -> str:

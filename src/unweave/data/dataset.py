@@ -18,9 +18,10 @@ from typing import Annotated, Any, Protocol, final, runtime_checkable
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from pydantic import BeforeValidator, TypeAdapter
+from pydantic import BeforeValidator
 from torch import Tensor
 
+from unweave.core.adapters import adapter
 from unweave.core.hints import nearest
 from unweave.data.lattice import Factor, Labels, Lattice, Periods, check_indices
 from unweave.data.scaling import UNSCALED, Scaling
@@ -126,7 +127,7 @@ class Schema:
 
     def to_json(self) -> dict[str, Any]:
         """Return everything but the lattice and the notes, for a file."""
-        fields: dict[str, Any] = TypeAdapter(Schema).dump_python(
+        fields: dict[str, Any] = adapter(Schema).dump_python(
             self, mode="json", exclude={"lattice", "notes"}
         )
         return fields
@@ -139,7 +140,8 @@ class Schema:
         >>> Schema.from_json(schema.to_json()) == schema
         True
         """
-        return TypeAdapter(Schema).validate_python(fields)
+        schema: Schema = adapter(Schema).validate_python(fields)
+        return schema
 
     def column(self, name: str) -> int:
         """Return the column of a factor, or raise an error that suggests a similar name."""

@@ -86,7 +86,7 @@ def compared_models(
 
 
 def compared_model(model: FittedModel) -> ComparedRun:
-    """Return what is known of a model, with its stored scores on the same split and labels."""
+    """Describe a model, with its stored scores on the same split and labels."""
     run = ComparedRun(model.run.digest, model.run, "", model.log, model.measures)
     if model.folder is not None:
         run = compared_folder(RunFolder(model.folder), model.split)

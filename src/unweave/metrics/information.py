@@ -133,7 +133,7 @@ def mutual_information(a: Ints, b: Ints) -> float:
     a and b are labels (N,) numbered from 0.
     """
     width, height = int(b.max()) + 1, int(a.max()) + 1
-    # Of the pairs that occur only: two variables of N values have N^2 pairs.
+    # Count only pairs that occur: two variables of N values have N^2 possible ones.
     pair = a * width + b
     if width * height > 4 * len(a):
         seen, counts = np.unique(pair, return_counts=True)

@@ -111,8 +111,8 @@ def explainable(analysis: Analysis) -> float | None:
     """Return the largest R^2 that counts allow: 1 - E[Var(x|z)] / Var(x).
 
     Var(x|z) is at least that of Poisson counts, E[x|z], so the limit is 1 - sum of the means / sum
-    of the variances of the columns, for every model. None if the data are not counts, or vary no
-    more than Poisson counts do.
+    of the variances of the columns, for every model. None if the data are not counts, or if their
+    variance is not larger than that of Poisson counts.
     """
     if analysis.model.schema.scaling.method != "counts":
         return None

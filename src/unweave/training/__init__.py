@@ -6,11 +6,11 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from unweave.training.engine import Row
     from unweave.training.lane_group import Monitor, Outcome, log_interval
     from unweave.training.loop import TrainingInterrupted, notes, pick_device, recall, train
     from unweave.training.precision import Precision
     from unweave.training.progress import Progress, Silent
+    from unweave.training.records import Row
     from unweave.training.step import Lanes
 
 __all__ = [

@@ -7,8 +7,8 @@ from collections.abc import Sequence
 from unweave.core.schedules import Schedule, at
 from unweave.data import Dataset
 from unweave.likelihoods import Gaussian
-from unweave.training.engine import Row
 from unweave.training.own_data import suggested_steps
+from unweave.training.records import Row
 from unweave.training.run import Run
 
 _STILL = 0.02  # share of all that a loss fell, in its last interval, from which it still falls

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 import torch
@@ -11,9 +11,8 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from unweave.training.compile import compile_if
+from unweave.training.records import Row
 from unweave.training.step import Lanes
-
-Row = dict[str, Any]
 
 _WARM_UP = 3  # steps from Python before one is recorded: libraries set up their caches in them
 

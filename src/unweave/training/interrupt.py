@@ -49,7 +49,7 @@ class Interrupt:
         self.requested, self.terminated = True, number == signal.SIGTERM
         self.__exit__()
         again = "" if self.terminated else "; press Ctrl-C again to stop at once"
-        with contextlib.suppress(RuntimeError, OSError):  # it was writing, or nobody reads
+        with contextlib.suppress(RuntimeError, OSError):  # stderr is in use, or closed
             print(f"\nstopping soon{again}", file=sys.stderr)
 
     @contextlib.contextmanager

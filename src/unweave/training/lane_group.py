@@ -12,10 +12,10 @@ from typing import Protocol
 import torch
 
 from unweave.core.files import sync_once
-from unweave.training.engine import Row
 from unweave.training.flat_parameters import Tensors
 from unweave.training.interrupt import Interrupt
 from unweave.training.progress import Progress
+from unweave.training.records import Row
 from unweave.training.resumption import arithmetic
 from unweave.training.run import Run
 from unweave.training.state import model_weights

@@ -1,4 +1,4 @@
-"""Train runs: find what is stored of them, group them into lanes, and train the groups."""
+"""Train runs: read their stored state, group them into lanes, and train the groups."""
 
 from __future__ import annotations
 

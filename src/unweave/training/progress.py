@@ -9,7 +9,7 @@ from typing import Any, Protocol, runtime_checkable
 from unweave.core.console import PlainConsole
 from unweave.core.hints import count_noun
 from unweave.core.progress import ProgressDisplay
-from unweave.training.engine import Row
+from unweave.training.records import Row
 from unweave.training.run import Run
 from unweave.training.step import LOSS
 

@@ -8,25 +8,25 @@ must also have the form that is stated here.
 
 from __future__ import annotations
 
-import functools
 import json
 import zlib
-from collections.abc import Hashable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from fnmatch import fnmatchcase
 from pathlib import Path
-from typing import Annotated, Any, NamedTuple, Required, TypeVar, cast
+from typing import Annotated, Any, NamedTuple, Required, TypeVar
 
 from pydantic import (
     AfterValidator,
     ConfigDict,
     Field,
     NonNegativeInt,
-    TypeAdapter,
     ValidationError,
     with_config,
 )
 from typing_extensions import TypedDict  # pydantic needs it before Python 3.12
 
+from unweave.core.adapters import adapter
 from unweave.core.files import write_atomically, write_json
 from unweave.core.parts import MissingPart
 
@@ -108,7 +108,7 @@ class StoredScore(TypedDict):
 
 
 class StoredScores(TypedDict):
-    """The content of a file of scores: what they are of, and each score by its key."""
+    """The content of a file of scores: the data and codes they describe, and scores by key."""
 
     split: str
     rows: NonNegativeInt
@@ -121,7 +121,7 @@ class StoredScores(TypedDict):
 
 
 class StoredNetwork(TypedDict):
-    """A line of the results of a study: a run, and what was measured of its network."""
+    """A line of the results of a study: a run, and the measurements of its network."""
 
     run: dict[str, Any]
     curves: dict[str, list[Number | None]]
@@ -142,15 +142,10 @@ class TensorFacts(TypedDict, total=False):
     compiled: bool
 
 
-@functools.cache
-def _adapter(form: Any) -> TypeAdapter[Any]:
-    return TypeAdapter(form)
-
-
 def check_form(form: type[T], content: object) -> T:
     """Return content of a form; raise a ValueError of one line that says where it differs."""
     try:
-        checked: T = _adapter(cast(Hashable, form)).validate_python(content, strict=True)
+        checked: T = adapter(form).validate_python(content, strict=True)
         return checked
     except ValidationError as error:
         first = error.errors()[0]
@@ -170,8 +165,7 @@ class Sealed(NamedTuple):
 
 def seal(file: str, run: str, content: Mapping[str, Any]) -> dict[str, Any]:
     """Add to a JSON object what it is: the name of its file, its run and a checksum."""
-    crc32 = _checksum(file, run, json.dumps(content, sort_keys=True).encode())
-    return {**content, _SEAL: {"file": file, "run": run, "crc32": crc32}}
+    return {**content, _SEAL: _new_seal(file, run, _canonical(content))}
 
 
 def unseal(file: str, content: object, run: str | None = None) -> Sealed:
@@ -179,17 +173,13 @@ def unseal(file: str, content: object, run: str | None = None) -> Sealed:
     if not isinstance(content, dict):
         raise ValueError(f"expected a JSON object, got {type(content).__name__}")
     rest = {name: value for name, value in content.items() if name != _SEAL}
-    owner, crc32 = _read_seal(file, content.get(_SEAL), run)
-    if _checksum(file, owner, json.dumps(rest, sort_keys=True).encode()) != crc32:
-        raise ValueError("its checksum does not match: the file was changed")
-    return Sealed(rest, owner)
+    return Sealed(rest, _check_seal(content.get(_SEAL), file, run, _canonical(rest)))
 
 
 def rows_to_bytes(file: str, run: str, rows: Sequence[Row]) -> bytes:
     """Return the content of a file of rows: a JSON object a line, and the seal."""
     lines = "".join(json.dumps(row) + "\n" for row in rows).encode()
-    last = {_SEAL: {"file": file, "run": run, "crc32": _checksum(file, run, lines)}}
-    return lines + json.dumps(last).encode() + b"\n"
+    return lines + json.dumps({_SEAL: _new_seal(file, run, lines)}).encode() + b"\n"
 
 
 def lines_from_bytes(file: str, content: bytes, run: str) -> list[bytes]:
@@ -199,9 +189,7 @@ def lines_from_bytes(file: str, content: bytes, run: str) -> list[bytes]:
     found = json.loads(last.decode()) if last else None
     if not isinstance(found, dict) or list(found) != [_SEAL]:
         raise ValueError("it does not end with a checksum: it was cut off, or changed")
-    owner, crc32 = _read_seal(file, found[_SEAL], run)
-    if _checksum(file, owner, lines) != crc32:
-        raise ValueError("its checksum does not match: the file was changed")
+    _check_seal(found[_SEAL], file, run, lines)
     return lines.splitlines()
 
 
@@ -213,8 +201,13 @@ def rows_from_lines(form: Any, lines: Sequence[bytes]) -> list[Row]:
     return rows
 
 
-def _read_seal(file: str, found: object, run: str | None) -> tuple[str, str]:
-    """Return the run and the checksum of a seal, which has to be of this file and this run."""
+def _new_seal(file: str, run: str, content: bytes) -> dict[str, str]:
+    crc32 = zlib.crc32(content, zlib.crc32(f"{file} {run} ".encode()))
+    return {"file": file, "run": run, "crc32": f"{crc32:08x}"}
+
+
+def _check_seal(found: object, file: str, run: str | None, content: bytes) -> str:
+    """Return the run of a seal, which has to be of this file, this run and this content."""
     if not isinstance(found, dict) or found.keys() != {"file", "run", "crc32"}:
         raise ValueError("it has no checksum: it was changed, or is of an earlier version")
     owner = found["run"]
@@ -222,11 +215,13 @@ def _read_seal(file: str, found: object, run: str | None) -> tuple[str, str]:
         raise ValueError(f"it was written as {found['file']}")
     if not isinstance(owner, str) or (run is not None and owner != run):
         raise ValueError(f"it belongs to run {owner}, and run.json beside it to {run}")
-    return owner, str(found["crc32"])
+    if found != _new_seal(file, owner, content):
+        raise ValueError("its checksum does not match: the file was changed")
+    return owner
 
 
-def _checksum(file: str, run: str, content: bytes) -> str:
-    return f"{zlib.crc32(content, zlib.crc32(f'{file} {run} '.encode())):08x}"
+def _canonical(content: Mapping[str, Any]) -> bytes:
+    return json.dumps(content, sort_keys=True).encode()
 
 
 # ---- files
@@ -235,21 +230,23 @@ def _checksum(file: str, run: str, content: bytes) -> str:
 _AGAIN = "delete it and measure again, `unweave evaluate`"
 _ELSEWHERE = "restore it from a copy, or train the run again in another store"
 _ROWS = "restore it from a copy, or delete it to go on without its rows"
-_ADVICE = {  # by the start of the name
-    "run.": _ELSEWHERE,
-    "data.": _ELSEWHERE,
-    "log.": _ROWS,
-    "measures.": _ROWS,
-    "failed.": "delete it, and `unweave train` goes on from the last checkpoint",
-    "scores": _AGAIN,
-    "table": _AGAIN,
-    "state-": "restore it from a copy, or move it elsewhere to go on without it",
-    "weights.": "restore it from a copy, or move it elsewhere, and `unweave train` writes it again",
+_ADVICE = {  # by the name in a run folder
+    "run.json": _ELSEWHERE,
+    "data.json": _ELSEWHERE,
+    "log.jsonl": _ROWS,
+    "measures.jsonl": _ROWS,
+    "failed.json": "delete it, and `unweave train` goes on from the last checkpoint",
+    "scores*.json": _AGAIN,
+    "table*.npz": _AGAIN,
+    "state-*.safetensors": "restore it from a copy, or move it elsewhere to go on without it",
+    "weights.safetensors": (
+        "restore it from a copy, or move it elsewhere and let `unweave train` write it again"
+    ),
 }
 
 
 @contextmanager
-def reading(path: Path, file: str = "") -> Iterator[None]:
+def reading(path: Path) -> Iterator[None]:
     """Raise errors in what a file contains as a ValueError that names it and says what to do."""
     try:
         yield
@@ -258,12 +255,10 @@ def reading(path: Path, file: str = "") -> Iterator[None]:
     except (ValueError, RecursionError) as error:
         nested = isinstance(error, RecursionError)
         reason = "it is nested too deeply" if nested else " ".join(str(error).split())
-        name = file or path.name
-        advice = next((each for start, each in _ADVICE.items() if name.startswith(start)), "")
+        known = (each for name, each in _ADVICE.items() if fnmatchcase(path.name, name))
+        advice = next(known, "restore it from a copy")
         short = reason if len(reason) <= _SHOWN else f"{reason[:_SHOWN]}..."
-        raise ValueError(
-            f"{path} cannot be read ({short}): it is damaged; {advice or 'restore it from a copy'}"
-        ) from None
+        raise ValueError(f"{path} cannot be read ({short}): it is damaged; {advice}") from None
 
 
 def write_record(path: Path, run: str, content: Mapping[str, Any]) -> None:

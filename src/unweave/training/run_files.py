@@ -1,4 +1,4 @@
-"""What a run folder says of its run without torch: status, settings, log, scores, and the lock."""
+"""Read a run folder without torch: status, settings, log and scores. Lock it."""
 
 from __future__ import annotations
 
@@ -105,7 +105,7 @@ class RunFiles:
     def scores(self) -> dict[str, StoredScores]:
         """The content of each scores file, by split; the split it was trained on comes first."""
         found = {}
-        names = [name for name in os.listdir(self.path) if _SCORES.fullmatch(name)]
+        names = [name for name in names_in(self.path) if _SCORES.fullmatch(name)]
         for name in sorted(names, key=len):
             scores = self.read_scores(self.path / name)
             found[scores["split"]] = scores
@@ -123,7 +123,7 @@ class RunFiles:
     @property
     def states(self) -> dict[int, Path]:
         """Checkpoints by step, the oldest first."""
-        names = os.listdir(self.path) if self.path.is_dir() else []
+        names = names_in(self.path)
         steps = {int(found[1]): self.path / name for name in names if (found := _state(name))}
         return dict(sorted(steps.items()))
 

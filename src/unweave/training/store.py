@@ -159,7 +159,7 @@ class RunFolder(RunFiles):
         """The description of the data that the run was begun on."""
         path = self.path / DATA
         if not path.exists():
-            lost = f"restore it, which says what the run was trained on, or delete {self.path}"
+            lost = "restore it from a copy, or train the run again in another store"
             why = lost if self._begun else "its training never started"
             raise ValueError(f"{self.path} has no {DATA}: {why}")
         content = read_record(path, StoredData, self.digest)

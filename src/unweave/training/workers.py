@@ -9,8 +9,9 @@ from typing import NamedTuple
 
 import torch
 
-from unweave.training.engine import Engine, Row
+from unweave.training.engine import Engine
 from unweave.training.operations import count_operations
+from unweave.training.records import Row
 from unweave.training.step import Lanes, can_vectorise
 from unweave.training.worker_processes import WorkerProcesses, can_fork
 
@@ -89,7 +90,7 @@ class LanePool:
             self._processes = None
 
     def freeze(self, lanes: Collection[int]) -> None:
-        """Take no more steps of these lanes, as far as no other lane is in the same part.
+        """Take no more steps of a part of the lanes if all of its lanes are among these.
 
         Lanes of one part are one program. A frozen one keeps its place in it, so that the others
         keep their bits, and its numbers no longer matter.

@@ -24,6 +24,7 @@ from typing import Any
 from filelock import FileLock
 
 from unweave.core.files import (
+    NO_SPACE,
     OutputFile,
     delete,
     delete_unfinished,
@@ -35,13 +36,12 @@ from unweave.core.files import (
 DownloadProgress = Callable[[int, int | None], object]  # bytes downloaded, and bytes in total
 
 BLOCK = 2**20
-SYNCED = 2**26  # bytes between syncs: at most so many are downloaded again after a crash
+SYNCED = 2**26  # bytes between syncs, the most that is downloaded again after a crash
 TIMEOUT = 30  # seconds without a byte
 TRIES = 4  # consecutive attempts at a mirror without a new byte
 RECORDS = "checksums.json"
 
 _AGENT = {"User-Agent": "unweave (https://pypi.org/project/unweave)"}
-_FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 
 
 @dataclass(frozen=True)
@@ -172,7 +172,7 @@ def _from_mirror(source: Source, url: str, partial: Path, progress: DownloadProg
             _download_piece(source, url, partial, progress)
             return
         except OSError as error:
-            if error.errno in _FULL:
+            if error.errno in NO_SPACE:
                 raise ValueError(_no_space(source, partial)) from None
             if isinstance(error, urllib.error.HTTPError):
                 if error.code < 500:
