@@ -236,6 +236,8 @@ def category_information(network: Network) -> float:
 def shared_information(counts: ArrayLike) -> float:
     """Return I(c; y) / H(y) of counts (C, Y) of classes c and labels y: 1 if c determines y.
 
+    It is 0 if all labels are the same.
+
     >>> shared_information([[5, 0], [0, 5]]), shared_information([[1, 1], [1, 1]])
     (1.0, 0.0)
     """
@@ -245,7 +247,8 @@ def shared_information(counts: ArrayLike) -> float:
     product = joint.sum(1, keepdims=True) * label
     both, some = joint > 0, label > 0
     entropy = -(label[some] * np.log(label[some])).sum()
-    return float((joint[both] * np.log(joint[both] / product[both])).sum() / entropy)
+    shared = (joint[both] * np.log(joint[both] / product[both])).sum()
+    return float(shared / entropy) if entropy else 0.0
 
 
 def draw_scores(groups: Mapping[str, Group]) -> Figure:
