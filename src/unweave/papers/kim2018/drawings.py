@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 
@@ -96,7 +96,12 @@ def curves_of(group: Group, curve: str) -> list[dict[float, float]]:
     return [dict(zip(*network.curve(curve), strict=True)) for network in group.networks]
 
 
-def draw_trade_off(axis: Axes, results: Results, kinds: Sequence[str], legend: str) -> None:
+def draw_trade_off(
+    axis: Axes,
+    results: Results,
+    kinds: Sequence[str],
+    legend: Literal["lower left", "lower right"] = "lower left",
+) -> None:
     """Draw the score against the reconstruction error, a point per network and a mean per setting.
 
     [Kim2018] fig. 5. `legend` is the place of the legend.

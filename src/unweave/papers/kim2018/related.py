@@ -85,5 +85,5 @@ def related(workspace: Workspace, results: Results) -> Result:
     figure, axes = panels(1, 2, width=4.2, height=3.4)
     for axis, kinds in zip(axes, (ADVERSARIAL, UNTRIED), strict=True):
         for found, shown in ((vaes, ("beta-vae", "factor-vae")), (results, kinds)):
-            draw_trade_off(axis, found, shown, "lower left")
+            draw_trade_off(axis, found, shown)
     return result_of(texts_of("related_methods"), results, figure, ())

@@ -94,7 +94,7 @@ def fig4(workspace: Workspace, results: Results) -> Result:
 def fig5(workspace: Workspace, results: Results) -> Result:
     """Figure 5: reconstruction error against the score, and how the two metrics correlate."""
     figure, (axis,) = panels(1, 1, width=5.2, height=3.4)
-    draw_trade_off(axis, results, KINDS, "lower left")
+    draw_trade_off(axis, results, KINDS)
     for stated, colour, text in ((0.73, BLUE, "β = 4"), (0.82, ORANGE, "γ = 40")):
         axis.plot(45, stated, "x", color=colour, markersize=8, markeredgewidth=2)
         axis.annotate(f"paper, {text}", (45, stated), (7, -3), textcoords="offset points",
