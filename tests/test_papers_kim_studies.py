@@ -7,6 +7,7 @@ import pytest
 from reproduced import digit_files, made_twice, sketches, workspace  # noqa: F401
 from unweave.evaluation.monitor import Measure
 from unweave.networks import MLP
+from unweave.papers.esmaeili2019 import table2
 from unweave.papers.kim2018 import FIGURES, info_wgan_gp, methods, mnist, related, shapes3d
 from unweave.papers.kim2018.methods import DISTORTION, HIGGINS, OURS, setting_of
 from unweave.studies.drawing import figure_style
@@ -21,7 +22,8 @@ def few(monkeypatch):
     """Describe networks by few observations and particles."""
     for name, value in {"ROWS": 400, "LIKELIHOODS": 2, "PARTICLES": 2}.items():
         monkeypatch.setattr(methods, name, value)
-    monkeypatch.setattr(info_wgan_gp, "ROWS", 400)
+    for module in (info_wgan_gp, table2):
+        monkeypatch.setattr(module, "ROWS", 400)
 
 
 def tiny(study, settings, **changes):
@@ -52,8 +54,14 @@ STUDIES = {
 }  # fmt: skip
 
 
+LONG = ["related", "shapes3d"]
+
+
 @pytest.mark.usefixtures("sketches", "few", "quick_scores")
-@pytest.mark.parametrize("name", STUDIES)
+@pytest.mark.parametrize(
+    "name",
+    ["info-wgan-gp", *(pytest.param(name, marks=pytest.mark.slow) for name in LONG)],
+)
 def test_a_study_from_training_to_the_page(name, tmp_path):
     module, settings, changes = STUDIES[name]
     study = tiny(module.STUDY, settings, **changes)
@@ -64,6 +72,7 @@ def test_a_study_from_training_to_the_page(name, tmp_path):
     assert all(set(network.facts["factors"]) for network in kept.values())
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("sketches", "digit_files")
 def test_gans_on_mnist_from_training_to_the_page(tmp_path, monkeypatch):
     settings = {
@@ -72,6 +81,7 @@ def test_gans_on_mnist_from_training_to_the_page(tmp_path, monkeypatch):
     }
     monkeypatch.setattr(mnist, "SETTINGS", settings)
     monkeypatch.setattr(mnist, "_PER_DIGIT", 1)
+    monkeypatch.setattr(mnist, "COLUMNS", 3)
     runs = [run for each in settings.values() for run in each]
     study = replace(mnist.STUDY, runs=runs, measures=(Measure(1, rows=32),))
     kept, _, results = made_twice(figures_of(mnist.STUDY), tmp_path, study)

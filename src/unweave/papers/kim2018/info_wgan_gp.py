@@ -10,7 +10,7 @@ import numpy as np
 from unweave.evaluation.model import FittedModel
 from unweave.evaluation.monitor import Measure
 from unweave.metrics import evaluate
-from unweave.papers.esmaeili2019.table2 import category_counts, shared_information
+from unweave.papers.esmaeili2019.table2 import counts_by_factor, shared_information
 from unweave.papers.kim2018.drawings import curves_of
 from unweave.papers.kim2018.methods import (
     COLUMNS,
@@ -67,7 +67,8 @@ def describe(model: FittedModel) -> Numbers:
     return {
         "factors": evaluate(model.table(ROWS), metrics=_SCORE)[_SCORE].parts,
         "category": {
-            name: shared_information(np.transpose(category_counts(model, name))) for name in FACTORS
+            name: shared_information(np.transpose(counts))
+            for name, counts in counts_by_factor(model, FACTORS).items()
         },
         "blank": float((every.reshape(len(every), -1).max(1) < _BLANK).mean()),
         PICTURES: {"traversals": encode_png(traversals), "samples": samples(model)},

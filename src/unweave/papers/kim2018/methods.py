@@ -42,8 +42,8 @@ MEASURES = (
 )
 
 
-class Method(NamedTuple):
-    """The name of a method, and the symbol and the field of the weight that its settings vary."""
+class Family(NamedTuple):
+    """A method: its name, and the symbol and the field of the weight that its settings vary."""
 
     name: str
     symbol: str
@@ -51,14 +51,14 @@ class Method(NamedTuple):
 
 
 METHODS = {
-    "beta-vae": Method("β-VAE", "β", "beta"),
-    "factor-vae": Method("FactorVAE", "γ", "gamma"),
-    "aae": Method("AAE", "γ", "gamma"),
-    "alpha-beta-vae": Method("FactorVAE with p(z)", "γ", "alpha"),
-    "information-dropout": Method("Information Dropout", "γ", "gamma"),
-    "dip-vae-i": Method("DIP-VAE-I", "λ_od", "off_diagonal"),
-    "dip-vae-ii": Method("DIP-VAE-II", "λ_od", "off_diagonal"),
-    "info-wgan-gp": Method("InfoWGAN-GP", "λ", "information"),
+    "beta-vae": Family("β-VAE", "β", "beta"),
+    "factor-vae": Family("FactorVAE", "γ", "gamma"),
+    "aae": Family("AAE", "γ", "gamma"),
+    "alpha-beta-vae": Family("FactorVAE with p(z)", "γ", "alpha"),
+    "information-dropout": Family("Information Dropout", "γ", "gamma"),
+    "dip-vae-i": Family("DIP-VAE-I", "λ_od", "off_diagonal"),
+    "dip-vae-ii": Family("DIP-VAE-II", "λ_od", "off_diagonal"),
+    "info-wgan-gp": Family("InfoWGAN-GP", "λ", "information"),
 }
 Setting = tuple[str, float]  # a key of METHODS, and the weight
 _DIP = {"means": "dip-vae-i", "codes": "dip-vae-ii"}
