@@ -181,6 +181,23 @@ def test_evaluate_prints_scores_of_a_store_that_is_read_only(folder, unweave, mo
     assert note in err
 
 
+@pytest.mark.parametrize("explorer", [True, False])
+def test_one_unwritable_folder_leaves_the_other_reports(unweave, monkeypatch, tmp_path, explorer):
+    """`report runs/*` used to stop there, without the reports of the runs after it."""
+    folders = [m.folder for m in uw.fit(SMALL, seed=range(3), store=tmp_path, **FIELDS)]
+    monkeypatch.setattr("unweave.report.page.render", lambda *_, **__: "page")
+    monkeypatch.setattr("unweave.explorer.share.shared_page", lambda *_: b"page")
+    (folders[1] / "lock").unlink()
+    (folders[1] / "lock").mkdir()  # nobody can lock it, not even root
+    flag = "--explorer" if explorer else "--no-explorer"
+    code, out, err = unweave("report", *folders, flag, "--device", "cpu", "--store", tmp_path)
+    assert (code, "Traceback" in err) == (2, False)
+    assert f"there is no report of {folders[1]}: cannot read or write {folders[1]}" in err
+    written = [(folder / "report.html").exists() for folder in folders]
+    assert written == [str(folder / "report.html") in out for folder in folders]
+    assert written == [True, False, True]
+
+
 @pytest.mark.filterwarnings("ignore::unweave.metrics.FewRowsWarning")
 @pytest.mark.parametrize("number", [errno.ENOSPC, errno.EDQUOT, errno.EIO])
 @pytest.mark.parametrize("metric", ["mig", "log_likelihood"])
