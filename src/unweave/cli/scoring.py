@@ -19,6 +19,7 @@ from unweave.evaluation.model import Codes, FittedModel
 from unweave.metrics import METRICS, Score, Scores, Table, evaluate, left_out
 from unweave.metrics.model_metrics import split_model_metrics
 from unweave.metrics.registry import MetricChoice, select
+from unweave.metrics.table_npz import table_bytes
 from unweave.training.run_files import FolderInUse
 from unweave.training.store import RunFolder, ScoreFacts, Store, refuse_model_file
 
@@ -113,7 +114,7 @@ def _store(
     folder = RunFolder(model.folder or Path())
     try:
         with folder.lock():
-            table.save(folder.table_path(model.split))
+            folder.write_table(model.split, partial(table_bytes, table))
             _, warned = capture_warnings(folder.write_scores, facts, scores.to_json())
     except FolderInUse as error:
         return [f"scores of run {model.run.digest} are not stored: {error}"]

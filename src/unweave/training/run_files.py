@@ -13,7 +13,8 @@ from typing import Any, Literal, TypeVar
 
 from filelock import FileLock, Timeout
 
-from unweave.core.files import delete_unfinished, make_folder
+from unweave.core.files import delete_unfinished, make_folder, write_atomically
+from unweave.core.outputs import RUN, refuse_run_folder
 from unweave.training.final_terms import end_of
 from unweave.training.records import (
     Failure,
@@ -39,10 +40,11 @@ from unweave.training.records import (
 T = TypeVar("T")
 Status = Literal["finished", "failed", "running", "stopped", "not started"]
 
-RUN, LOG, MEASURES, FAILED = "run.json", "log.jsonl", "measures.jsonl", "failed.json"
+LOG, MEASURES, FAILED = "log.jsonl", "measures.jsonl", "failed.json"
 WEIGHTS = "weights.safetensors"
 
 _state = re.compile(r"state-(\d{1,18})\.safetensors").fullmatch
+_PAGES = ("report.html", "explorer.html")
 _SCORES = re.compile(r"scores.*\.json")
 _LOCK_SECONDS = 1.0  # to wait for a lock: results are written in less
 
@@ -220,9 +222,14 @@ def run_paths(root: Path, names: Iterable[str] | None = None) -> list[Path]:
     return sorted(found, key=lambda path: path.stat().st_mtime) if len(found) > 1 else found
 
 
-@contextmanager
-def writing(path: Path) -> Iterator[None]:
-    """Hold the lock of the run folder in which a file is to be written, if it is in one."""
+def check_page(path: Path) -> None:
+    """Refuse to write a page into the folder of a run, unless it is one that runs have."""
+    if path.name not in _PAGES:
+        refuse_run_folder(path)
+
+
+def write_page(path: Path, content: bytes) -> None:
+    """Write a page, holding the lock of the run folder that it is in, if it is in one."""
     folder = path.absolute().parent
     with RunFiles(folder).lock() if (folder / RUN).exists() else nullcontext():
-        yield
+        write_atomically(path, content)
