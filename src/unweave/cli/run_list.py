@@ -10,7 +10,7 @@ from rich.table import Table as RichTable
 
 from unweave.core.console import out, plain_table
 from unweave.core.hints import nearest
-from unweave.core.text import csv_text
+from unweave.core.text import csv_text, number_text
 from unweave.training.final_terms import ends_collapsed, mean_terms
 from unweave.training.flat_settings import (
     differing,
@@ -23,6 +23,7 @@ from unweave.training.run_files import RunFiles
 
 _FACTS = ("run", "status", "collapsed", "step")
 _WHAT = 18  # least width of the column that describes a run
+_HUGE = 1e9  # from which a number is written with an exponent
 _EDGE = 1  # character at the left of a table
 
 
@@ -99,13 +100,17 @@ def filter_runs(runs: Sequence[ListedRun], conditions: Iterable[str]) -> list[Li
 def sort_runs(runs: Sequence[ListedRun], name: str) -> tuple[list[ListedRun], str]:
     """Sort runs by a name, or by "-name" from the largest down; return the full name too.
 
-    Runs without the value come last.
+    Runs without the value, or with NaN, come last.
     """
     known = find_names(runs, name.removeprefix("-"))[0]
-    having = [run for run in runs if run.values.get(known) is not None]
+    having = [run for run in runs if _is_known(run.values.get(known))]
     key: Callable[[ListedRun], Any] = lambda run: sort_key(run.values[known])  # noqa: E731
-    rest = [run for run in runs if run.values.get(known) is None]
+    rest = [run for run in runs if not _is_known(run.values.get(known))]
     return [*sorted(having, key=key, reverse=name.startswith("-")), *rest], known
+
+
+def _is_known(value: object) -> bool:
+    return value is not None and value == value  # which NaN is not
 
 
 def find_names(runs: Sequence[ListedRun], name: str) -> list[str]:
@@ -191,7 +196,8 @@ def _cell(run: ListedRun, name: str) -> str:
         return ""
     if name in run.settings or not isinstance(value, float):
         return value_text(value)
-    return f"{value:.3f}" if abs(value) < 1 else f"{value:.2f}"
+    form = ".3f" if abs(value) < 1 else ".2f" if abs(value) < _HUGE else ".3g"
+    return number_text(value, form)
 
 
 def runs_json(runs: Sequence[ListedRun]) -> list[dict[str, Any]]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from functools import partial
 from pathlib import Path
 from typing import Annotated
@@ -22,6 +21,7 @@ from unweave.cli.options import (
 from unweave.core.console import err, out
 from unweave.core.files import DISK_FAILURE
 from unweave.core.notes import capture_warnings, print_notes, print_warnings
+from unweave.core.text import json_text
 
 _MOST = 200  # runs in a table
 
@@ -96,7 +96,7 @@ def runs_command(
         print_notes(err, [f"sorted by {name}"] if name != sort.removeprefix("-") else [])
     print_notes(err, (run.problem for run in runs if run.problem))
     if form == "json":
-        out.write(json.dumps(runs_json(runs), indent=2) + "\n")
+        out.write(json_text(runs_json(runs)))
         return
     if form == "csv":
         out.write(runs_csv(runs))
