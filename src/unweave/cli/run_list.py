@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -24,6 +24,7 @@ from unweave.training.run_files import RunFiles
 _FACTS = ("run", "status", "collapsed", "step")
 _WHAT = 18  # least width of the column that describes a run
 _HUGE = 1e9  # from which a number is written with an exponent
+_MISSING = object()  # in place of a value
 _EDGE = 1  # character at the left of a table
 
 
@@ -93,7 +94,7 @@ def filter_runs(runs: Sequence[ListedRun], conditions: Iterable[str]) -> list[Li
                 "status=finished"
             )
         known = find_names(runs, name)[0]
-        kept = [run for run in kept if known in run.values and _equal(run.values[known], text)]
+        kept = [run for run in kept if _equal(run.values.get(known, _MISSING), text)]
     return kept
 
 
@@ -103,10 +104,11 @@ def sort_runs(runs: Sequence[ListedRun], name: str) -> tuple[list[ListedRun], st
     Runs without the value, or with NaN, come last.
     """
     known = find_names(runs, name.removeprefix("-"))[0]
-    having = [run for run in runs if _is_known(run.values.get(known))]
-    key: Callable[[ListedRun], Any] = lambda run: sort_key(run.values[known])  # noqa: E731
-    rest = [run for run in runs if not _is_known(run.values.get(known))]
-    return [*sorted(having, key=key, reverse=name.startswith("-")), *rest], known
+    values = [(run.values.get(known), run) for run in runs]
+    having = [(sort_key(value), run) for value, run in values if _is_known(value)]
+    having.sort(key=lambda each: each[0], reverse=name.startswith("-"))
+    rest = [run for value, run in values if not _is_known(value)]
+    return [*(run for _, run in having), *rest], known
 
 
 def _is_known(value: object) -> bool:
@@ -127,6 +129,8 @@ def find_names(runs: Sequence[ListedRun], name: str) -> list[str]:
 
 
 def _equal(value: object, text: str) -> bool:
+    if value is _MISSING:
+        return False
     if value_text(value) == text or str(value) == text:
         return True
     try:
@@ -228,7 +232,8 @@ def runs_csv(runs: Sequence[ListedRun]) -> str:
     head += [key if one_split else f"{key} on {split}" for split, key in scores]
     rows = []
     for run in runs:
-        own = [run.values.get(name, "") for name in (*_FACTS, *settings)]
+        values = run.values
+        own = [values.get(name, "") for name in (*_FACTS, *settings)]
         own += [run.terms.get(name, "") for name in terms]
         rows.append(own + [run.scores.get(split, {}).get(key, "") for split, key in scores])
     return csv_text(head, rows)
