@@ -15,7 +15,7 @@ class ReadBundle:
     def __init__(self, content: bytes) -> None:
         raw = gzip.decompress(content)
         (length,) = struct.unpack("<I", raw[:4])
-        self.header = json.loads(raw[4 : 4 + length].decode(), parse_constant=_refuse)
+        self.header = json.loads(raw[4 : 4 + length].decode(), parse_constant=refuse_constant)
         start = -(-(4 + length) // 8) * 8
         assert raw[4 + length : start].strip(b" ") == b""
         self.arrays = raw[start:]
@@ -47,5 +47,5 @@ class ReadBundle:
         return picture[top : top + height, left : left + width]
 
 
-def _refuse(constant: str) -> None:
+def refuse_constant(constant: str) -> None:
     raise AssertionError(f"{constant} is not JSON")

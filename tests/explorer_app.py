@@ -8,6 +8,7 @@ import threading
 from html.parser import HTMLParser
 from itertools import zip_longest
 
+from bundles import refuse_constant
 from unweave.explorer import page
 from unweave.explorer.server import ExplorerServer
 
@@ -83,7 +84,7 @@ class Page(HTMLParser):
 
     @property
     def manifest(self):
-        return json.loads(self.by_id["manifest"].text)
+        return json.loads(self.by_id["manifest"].text, parse_constant=refuse_constant)
 
     def bundle(self, run):
         return self.embedded(f"model-{run}")

@@ -2,7 +2,6 @@
 
 import errno
 import hashlib
-import json
 
 import numpy as np
 import pytest
@@ -10,6 +9,7 @@ import pytest
 from download_server import serving
 from published_files import digits
 from unweave.data import MNIST
+from unweave.data.cache import write_checked
 from unweave.data.published import download as sources
 from unweave.data.published.download import Source, fetch, find_problem
 
@@ -103,10 +103,30 @@ def test_without_an_etag_a_download_is_not_resumed(server, tmp_path):
 
 def test_a_partial_download_longer_than_the_file_is_discarded(server, tmp_path):
     (tmp_path / "a.bin.part").write_bytes(b"other" * 100_000)
-    about = {"url": server.url(), "tag": server.tag, "synced": 500_000}
-    (tmp_path / "a.bin.part.json").write_text(json.dumps(about))
+    about = sources._State(server.url(), server.tag, 500_000)
+    write_checked(tmp_path / "a.bin.part.json", about)
     assert fetch(source(server, size=None, digest=None), tmp_path).read_bytes() == CONTENT
     assert [asked for _, asked in server.asked] == ["bytes=500000-", None]
+
+
+@pytest.mark.parametrize("digest", [None, DIGEST])
+def test_a_damaged_record_of_a_partial_download_starts_it_again(server, tmp_path, digest):
+    """With another number of bytes, what was never on the disk became part of the file."""
+    part, state = tmp_path / "a.bin.part", tmp_path / "a.bin.part.json"
+    intact = sources._State(server.url(), server.tag, 1_000)
+    write_checked(state, intact)
+    text = state.read_text()
+    damaged = [text.replace("1000", "2000"), text[:-5], "null", "[" * 10**5, "\0" * 40, "{}"]
+    for content in (*damaged, b"\xff"):
+        part.write_bytes(CONTENT[:1_000] + b"\0" * 1_000)  # the rest was not written
+        state.write_bytes(content if isinstance(content, bytes) else content.encode())
+        with pytest.warns(UserWarning, match=r"a\.bin\.part\.json was damaged: the download sta"):
+            path = fetch(source(server, digest=digest), tmp_path)
+        assert (path.read_bytes(), server.asked[-1]) == (CONTENT, ("/a.bin", None))
+        path.unlink()
+    write_checked(state, ("a", None, -1))  # of a wrong form, with a checksum
+    with pytest.warns(UserWarning, match="was damaged"):
+        fetch(source(server, digest=digest), tmp_path)
 
 
 def test_a_download_is_read_once_for_its_checksum(server, tmp_path, monkeypatch):

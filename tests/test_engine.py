@@ -92,6 +92,24 @@ def test_a_group_that_does_not_fit_into_memory_is_halved(monkeypatch, tmp_path, 
             torch.testing.assert_close(two.weights[name], value, rtol=1e-3, atol=1e-5)
 
 
+def test_a_sweep_that_cannot_fit_is_split_before_work_begins(monkeypatch, tmp_path):
+    """The estimate covered one lane, however many would train at once."""
+    runs, store = [small_run(seed=seed, steps=2) for seed in range(5)], Store(tmp_path)
+    lanes = Lanes(runs, DATASET, CPU)
+    kept = sum(value.nbytes for each in lanes.state.tensors.values() for value in each.values())
+    one, two = (runs[0].lanes_memory(DATASET.shape, 5, at_once) for at_once in (1, 2))
+    assert kept < one < two < one + kept
+    small = runs[0].lanes_memory(DATASET.shape, 2, min(2, torch.get_num_threads()))
+    monkeypatch.setattr("unweave.training.memory.main_memory", lambda: small)
+    tried, healthy = [], loop.Lanes
+    monkeypatch.setattr(loop, "Lanes", lambda group, *r: tried.append(group) or healthy(group, *r))
+    (said,) = loop.notes(runs, DATASET, store)
+    assert said == "5 runs do not fit into memory side by side, and are trained in 3 groups"
+    train(runs, DATASET, store)
+    assert [[run.seed for run in group] for group in tried] == [[0, 1], [2], [3, 4]]
+    assert loop.notes(runs, DATASET, store) == []  # they are trained
+
+
 def test_a_single_run_that_does_not_fit_into_memory_is_an_error(monkeypatch):
     def none(group, *rest):
         raise torch.OutOfMemoryError("CUDA out of memory")

@@ -3,6 +3,7 @@
 import gzip
 import html
 import json
+import math
 import os
 import re
 import shutil
@@ -17,11 +18,15 @@ import numpy as np
 import pytest
 
 import unweave as uw
+from bundles import ReadBundle
 from datasets import SMALL
 from explorer_app import Page, install_app
+from stored_files import stored_scores
 from unweave.explorer import explore as explore_module
 from unweave.explorer import share as share_module
 from unweave.explorer.explore import InlinePage
+from unweave.explorer.model_data import model_bundle
+from unweave.training.store import RunFolder, ScoreFacts
 
 FIELDS = dict(network=uw.MLP((4,)), batch_size=8, latent=uw.Gaussian(2), device="cpu",
               progress=False, steps=4)  # fmt: skip
@@ -53,6 +58,46 @@ def quick(monkeypatch):
 def header(bundle):
     content = gzip.decompress(bundle)
     return json.loads(content[4 : 4 + int.from_bytes(content[:4], "little")])
+
+
+@pytest.mark.parametrize("odd", [math.nan, math.inf, -math.inf, 1e308, -1e308])
+def test_odd_numbers_of_a_run_leave_the_rest_of_the_page(quick, models, tmp_path, odd):
+    folder = RunFolder(shutil.copytree(models[0].folder, tmp_path / models[0].folder.name))
+    log = folder.read_log()
+    folder.write_log([log[0], log[1] | {"rate": odd, "loss": odd}, *log[2:]])
+    folder.write_measures([{"step": 4, "validation": {"rate": odd, "distortion": 2.0}}])
+    scores = stored_scores({"mig/chen2018": odd, "sap/kumar2018": 0.5})
+    folder.write_scores(ScoreFacts("all", 100, "mean"), scores)
+    text = uw.share(uw.load(folder.path, device="cpu"), tmp_path / "page.html").read_bytes()
+    (run,) = Page(text).manifest["runs"]
+    curves = run["log"]["terms"]
+    for name in ("rate", "loss"):
+        assert curves[name][1] is None
+        assert curves[name][2:] == pytest.approx([row[name] for row in log[2:]], rel=1e-5)
+    assert None not in curves["distortion"]
+    measured = {"validation/rate": [None], "validation/distortion": [2.0]}
+    assert (run["measures"]["terms"], run["scores"]) == (measured, {"sap/kumar2018": 0.5})
+
+
+@pytest.mark.parametrize(("part", "size"), [("encoder.3", 1e18), ("decoder.2", 1e30)])
+def test_huge_codes_and_errors_are_numbers_or_missing(monkeypatch, part, size):
+    for name in ("export_encoder", "export_decoder"):
+        monkeypatch.setattr(f"unweave.explorer.model_data.{name}", lambda model: b"")
+    model = uw.fit(SMALL, likelihood=uw.likelihoods.Gaussian(0.5), **FIELDS)
+    model.trained.weights[f"model.{part}.weight"][0, 0] *= size
+    model.trained.weights[f"model.{part}.bias"][0, 0] = size
+    read = ReadBundle(model_bundle(model, rows=40, thumbnails=5))
+    rows = read.header["rows"]
+    assert all(np.isfinite(read.array(rows[name])).all() for name in ("mean", "pca", "sample"))
+    assert np.isfinite(read.array(rows["error"])).all() == (part == "encoder.3")
+    assert None not in read.header["rate"].values()
+
+
+def test_codes_that_are_not_finite_are_one_line(models, tmp_path):
+    model = uw.load(models[0].folder, device="cpu")
+    model.trained.weights["model.encoder.3.bias"][0, 0] = math.inf
+    with pytest.raises(ValueError, match="expected finite codes, got NaN or infinity in columns"):
+        uw.share(model, tmp_path / "page.html", rows=40, thumbnails=5)
 
 
 def test_a_shared_page_has_the_models_and_the_same_bytes_every_time(models, tmp_path):

@@ -8,7 +8,7 @@ import torch
 import unweave as uw
 from datasets import ADVERSARIAL, CPU, DATASET, LATENTS, OBJECTIVES, SMALL, small_run
 from unweave.core import files
-from unweave.training import Lanes, Silent, lane_group, loop, resumption, train
+from unweave.training import Lanes, Silent, lane_group, log_rows, loop, resumption, train
 from unweave.training import workers as pool
 from unweave.training.engine import Engine
 from unweave.training.store import Store
@@ -36,7 +36,7 @@ class Killed(BaseException):
 
 @pytest.fixture(autouse=True)
 def few_rows(monkeypatch):
-    monkeypatch.setattr(lane_group, "log_interval", lambda steps: ROW)
+    monkeypatch.setattr(log_rows, "log_interval", lambda steps: ROW)
 
 
 def runs_of(betas=BETAS, **parts):
@@ -65,6 +65,14 @@ def poison(lanes):
             parameters = lanes.state.parameters
             name = next(name for name in parameters if name.startswith("model.decoder"))
             parameters[name][lane][(0,) * (parameters[name].dim() - 1)] = torch.nan
+
+
+def poison_moment(lanes):
+    """Break the run of one seed during step 5, which terms show only at step 6."""
+    for lane, run in enumerate(lanes.runs):
+        if run.seed == POISONED and lanes.step == 5:
+            for moment in lanes.state.moments.values():
+                moment["model.decoder.0.weight"][lane] = torch.nan
 
 
 def killer(step):
@@ -105,7 +113,7 @@ def results(store, runs):
 def whole(request, tmp_path_factory):
     """A plan, and the files of the group that was never stopped."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(lane_group, "log_interval", lambda steps: ROW)
+        patch.setattr(log_rows, "log_interval", lambda steps: ROW)
         patch.setattr(pool, "plan_for", lambda lanes: request.param)
         hook(patch, poison)
         runs, store = runs_of(), Store(tmp_path_factory.mktemp("whole"))
@@ -281,6 +289,54 @@ def test_more_steps_continue_a_group_in_which_a_lane_failed(tmp_path, monkeypatc
         (store.folder(longer[1]).path / "failed.json").unlink()  # killed before it was written
     train(longer, DATASET, store)
     assert results(store, longer) == results(Store(tmp_path / "whole"), longer)
+
+
+@pytest.mark.parametrize("interval", [6, 7])
+def test_failures_with_more_steps_are_those_of_an_uninterrupted_command(
+    tmp_path, monkeypatch, interval
+):
+    """The step of a broken gradient is that of a log row, and a longer run has other rows."""
+    monkeypatch.setattr(log_rows, "log_interval", lambda steps: ROW if steps == 8 else interval)
+    monkeypatch.setattr(pool, "plan_for", lambda lanes: Plan(1, 1, 1))
+    hook(monkeypatch, poison_moment)
+    for betas in ((1.0, 1e24), (1.0, 3.0, 2.0)):
+        short, longer = runs_of(betas, steps=8), runs_of(betas, steps=20)
+        whole, parts = Store(tmp_path / f"whole {betas}"), Store(tmp_path / f"parts {betas}")
+        expected = [(each.failure, each.weights) for each in train(longer, DATASET, whole)]
+        train(short, DATASET, parts)
+        said = loop.notes(longer, DATASET, parts)
+        for outcome, (failure, weights) in zip(
+            train(longer, DATASET, parts), expected, strict=True
+        ):
+            assert outcome.failure == failure
+            assert all(torch.equal(outcome.weights[n], w) for n, w in (weights or {}).items())
+        alike = expected[-1][0] == parts.folder(short[-1]).failure
+        assert ("continues run" in said[0]) == alike, said
+        assert alike or f"run {short[-1].digest}, trained side by side" in said[0]
+
+
+def found_failure(breaks, shows, steps):
+    """Return the failure of a run whose state breaks during one step, and a term at another."""
+    interval = log_rows.log_interval(steps)
+    for row in [*range(interval, steps, interval), steps]:
+        if shows < row:
+            return {"step": shows, "term": "rate"}
+        if breaks < row:
+            return {"step": row - 1, "term": "gradient"}
+    return None
+
+
+@pytest.mark.parametrize(("short", "longer"), [(8, 9), (8, 24), (9, 30), (12, 20), (15, 18)])
+def test_failures_that_are_inherited_are_those_of_the_longer_run(monkeypatch, short, longer):
+    monkeypatch.setattr(log_rows, "log_interval", lambda steps: max(1, steps // 4))
+    inherited = 0
+    for breaks in range(short):
+        for shows in range(breaks, 2 * longer):
+            failure = found_failure(breaks, shows, short)
+            if log_rows.fails_alike(failure, short, longer):
+                inherited += 1
+                assert failure == found_failure(breaks, shows, longer)
+    assert inherited
 
 
 def test_a_failed_run_alone_starts_again_with_more_steps(tmp_path):

@@ -243,6 +243,17 @@ def test_runs_that_cannot_fit_are_refused_before_they_are_built(monkeypatch):
     assert memory.main_memory() > 2**28
 
 
+def test_unknown_memory_refuses_nothing(monkeypatch):
+    """Windows has no os.sysconf, and everything that asks for memory failed there."""
+    monkeypatch.delattr("os.sysconf")
+    monkeypatch.setattr(Path, "read_text", lambda path: "max")
+    assert memory.main_memory() == float("inf")
+    data, dataset = from_array(CODES)
+    run = Run(data=data, network=uw.MLP((1000,)), latent=uw.Gaussian(2), batch_size=8)
+    assert run.resolve(dataset).latent.size == 2
+    assert len(Table(CODES, FACTORS)) == 20
+
+
 @pytest.mark.parametrize("device", ["meta", "cuda:99", "x" * 5000, "", "\x1b"])
 def test_devices_without_values_are_refused(device):
     with pytest.raises(ValueError, match="cannot be used here"):

@@ -9,6 +9,7 @@ import struct
 import subprocess
 import sys
 import time
+from functools import partial
 
 import numpy as np
 import pytest
@@ -17,8 +18,11 @@ import unweave as uw
 from datasets import CPU, SMALL, small_run
 from stored_files import rewrite, stored_scores
 from unweave.core.files import UNFINISHED
+from unweave.core.outputs import check_output
 from unweave.data.cache import cached_file, cached_json
 from unweave.evaluation.loading import load_each
+from unweave.metrics import Table
+from unweave.metrics.table_npz import table_bytes
 from unweave.training import train
 from unweave.training.run_files import FolderInUse, RunFiles, run_paths
 from unweave.training.store import RunFolder, ScoreFacts, Store
@@ -181,6 +185,23 @@ def test_evaluate_prints_scores_of_a_store_that_is_read_only(folder, unweave, mo
     assert note in err
 
 
+@pytest.mark.parametrize("explorer", [True, False])
+def test_one_unwritable_folder_leaves_the_other_reports(unweave, monkeypatch, tmp_path, explorer):
+    """`report runs/*` used to stop there, without the reports of the runs after it."""
+    folders = [m.folder for m in uw.fit(SMALL, seed=range(3), store=tmp_path, **FIELDS)]
+    monkeypatch.setattr("unweave.report.page.render", lambda *_, **__: "page")
+    monkeypatch.setattr("unweave.explorer.share.shared_page", lambda *_: b"page")
+    (folders[1] / "lock").unlink()
+    (folders[1] / "lock").mkdir()  # nobody can lock it, not even root
+    flag = "--explorer" if explorer else "--no-explorer"
+    code, out, err = unweave("report", *folders, flag, "--device", "cpu", "--store", tmp_path)
+    assert (code, "Traceback" in err) == (2, False)
+    assert f"there is no report of {folders[1]}: cannot read or write {folders[1]}" in err
+    written = [(folder / "report.html").exists() for folder in folders]
+    assert written == [str(folder / "report.html") in out for folder in folders]
+    assert written == [True, False, True]
+
+
 @pytest.mark.filterwarnings("ignore::unweave.metrics.FewRowsWarning")
 @pytest.mark.parametrize("number", [errno.ENOSPC, errno.EDQUOT, errno.EIO])
 @pytest.mark.parametrize("metric", ["mig", "log_likelihood"])
@@ -194,6 +215,70 @@ def test_evaluate_prints_scores_before_the_error_of_a_disk(
     code, out, err = unweave("evaluate", folder.path, "--metrics", metric, "--device", "cpu")
     assert (code, metric in out, err.count("error: ")) == (2, True, 1)
     assert os.strerror(number) in err
+
+
+# ---- outputs of users
+
+
+def outputs(model):
+    """Functions and commands that write a file to a place that the user chooses."""
+    folder = str(model.folder)
+    return {
+        "model.uw": model.save,
+        "table.npz": model.table(rows=20).save,
+        "features.npz": lambda path: uw.data.write_features(path, np.zeros((3, 1), int)),
+        "page.html": lambda path: uw.share(model, path),
+        "my-report.html": lambda path: uw.write_report(model, path),
+        "comparison.html": lambda path: uw.report.write_comparison(None, path),
+        "compare --html a.html": ["compare", folder, "--html"],
+        "share --output explorer.html": ["share", folder, "--output"],
+        "encode --out a.csv": ["encode", folder, "--out"],
+        "decode --out a.npy": ["decode", folder, "codes.npy", "--out"],
+        "data features --out b.npz": ["data", "features", folder, "--out"],
+        "data preview --out a.png": ["data", "preview", "codes.npy", "--out"],
+        "bench --svg a.svg": ["bench", "--svg"],
+    }
+
+
+def test_no_output_of_a_user_is_written_into_a_run_folder(folder, unweave, monkeypatch):
+    """They did not hold its lock, so that training could delete them half-written."""
+    model = uw.load(folder.path, device="cpu")
+    before = {path.name: path.read_bytes() for path in folder.path.iterdir()}
+    monkeypatch.setattr("unweave.report.page.render", lambda *_, **__: pytest.fail("computed"))
+    for name, write in outputs(model).items():
+        place, refusal = folder.path / name.split()[-1], "outside the folders of runs, got"
+        if isinstance(write, list):
+            code, _, err = unweave(*write, place, "--overwrite")
+            assert (code, refusal in err, err.count("error: ")) == (2, True, 1), name
+        else:
+            with pytest.raises(ValueError, match=refusal):
+                write(place)
+    with pytest.raises(ValueError, match=refusal):
+        check_output(folder.path, "--out", overwrite=True, folder=True)  # of decoded images
+    assert before == {path.name: path.read_bytes() for path in folder.path.iterdir()}
+
+
+def test_a_table_of_another_run_or_split_is_noticed(tmp_path, monkeypatch):
+    """Its checksum was right wherever the file was."""
+    folders = [RunFolder(m.folder) for m in uw.fit(SMALL, seed=(0, 1), store=tmp_path, **FIELDS)]
+    table = Table(np.zeros((3, 1)), np.zeros((3, 1), int))
+    for each in folders:
+        each.write_table("all", partial(table_bytes, table))
+        each.write_table("test", partial(table_bytes, table))
+        assert len(Table.load(each.path / "table.npz")) == 3
+    shutil.copy(folders[0].path / "table.npz", tmp_path / "mine.npz")
+    assert len(Table.load(tmp_path / "mine.npz")) == 3
+    monkeypatch.chdir(folders[0].path)
+    os.replace("table-test.npz", "table.npz")
+    with pytest.raises(ValueError, match=f"but as {folders[0].path.name}/table-test.npz"):
+        Table.load("table.npz")
+    shutil.copy(folders[1].path / "table.npz", "table.npz")
+    with pytest.raises(ValueError, match=f"not stored for run {folders[0].path.name}"):
+        Table.load("table.npz")
+    (tmp_path / "plain.npz").write_bytes(table_bytes(table))
+    os.replace(tmp_path / "plain.npz", "table.npz")
+    with pytest.raises(ValueError, match=r"run\.json beside it belongs: measure again"):
+        Table.load("table.npz")
 
 
 # ---- the cache of data

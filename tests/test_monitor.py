@@ -12,7 +12,7 @@ from datasets import SMALL
 from test_evaluate import STRUCTURES
 from unweave.evaluation.monitor import Measure, monitor_of
 from unweave.metrics import evaluate as evaluate_table
-from unweave.training import Silent, lane_group, train
+from unweave.training import Silent, log_rows, train
 from unweave.training.run import Run
 from unweave.training.store import Store
 
@@ -98,7 +98,7 @@ def test_terms_are_unweighted_means_over_the_rows():
 
 
 def test_measurements_may_lie_between_log_rows(monkeypatch):
-    monkeypatch.setattr(lane_group, "log_interval", lambda steps: 4)
+    monkeypatch.setattr(log_rows, "log_interval", lambda steps: 4)
     runs = runs_of([0], steps=18)
     (outcome,) = trained(runs, [Measure(every=7), Measure(5, ("dimension_kl",), 16, 10)])
     assert [row["step"] for row in outcome.measures] == [5, 7, 10, 14, 15, 18]

@@ -46,7 +46,7 @@ def test_a_model_shows_what_it_is_its_curves_and_traversals():
     assert model.run.digest in page.text
     assert "BetaVAE(beta=4.0)" in page.text
     assert "6 steps of 16, seed 0" in page.text
-    assert page.tags.count("polyline") == 3  # loss, distortion and rate
+    assert page.tags.count("path") == 3  # loss, distortion and rate
     assert page.tags.count("img") == 3
     assert len(model._repr_html_()) < 60_000
 
@@ -104,3 +104,42 @@ def test_a_sparkline_reaches_both_ends_of_its_span():
     ys = [float(y) for y in re.findall(r",([\d.]+)", str(sparkline([0.0, 1.0, 0.5], 100, 20)))]
     assert ys == [18.0, 2.0, 10.0]
     assert "nan" not in sparkline([1.0, 1.0])
+
+
+@pytest.mark.parametrize("odd", [np.nan, np.inf, -np.inf, 1e308, -1e308])
+def test_a_sparkline_has_gaps_where_values_are_not_finite(odd):
+    """One such value used to make all coordinates NaN."""
+    for values in ([odd], [1.0, odd, 2.0, 3.0, -odd], [odd, 1e308, -1e308]):
+        drawn = str(sparkline(values, 100, 20))
+        (path,) = re.findall(r' d="([^"]*)"', drawn)
+        places = [tuple(map(float, p.split(","))) for p in re.split("[ML]", path)[1:]]
+        assert all(0 <= x <= 100 and 2 <= y <= 18 for x, y in places) or path == "M0,0"
+        assert len(places) == max(1, np.isfinite(values).sum())
+
+
+def test_odd_numbers_and_names_in_a_log_are_shown_as_they_are():
+    model = uw.fit(SMALL, latent=uw.Gaussian(3), **FIELDS)
+    name = "rate\x1b[31m\u202e" + NASTY
+    model.log[:] = [row | {name: np.nan} for row in model.log]
+    model.log[-1].update(loss=np.inf, distortion=1e308)
+    page = Parsed(text := model._repr_html_())
+    assert "\\x1b[31m\\u202e<script>" in page.text
+    assert not {"\x1b", "\u202e"} & set(text)
+    assert page.text.count("not finite") == 2
+    assert not re.search(r'd="[^"]*(nan|inf)', text)
+
+
+@pytest.mark.parametrize("shape", [(30, 5), (30, 6, 6, 3)])
+def test_traversals_that_overflow_are_shown(shape, monkeypatch):
+    x = np.random.default_rng(0).random(shape).astype(np.float32)
+    fields = FIELDS | {"latent": uw.Gaussian(2), "likelihood": uw.likelihoods.Gaussian(0.5)}
+    model, traverse = uw.fit(x, **fields), uw.FittedModel.traverse
+
+    def overflowing(*given, **named):
+        decoded = [each.copy() for each in traverse(*given, **named)]
+        decoded[0].flat[:3] = np.nan, np.inf, -np.inf
+        return decoded
+
+    monkeypatch.setattr(uw.FittedModel, "traverse", overflowing)
+    page = Parsed(model._repr_html_())
+    assert page.tags.count("img" if len(shape) == 4 else "path") >= 2

@@ -101,6 +101,28 @@ def test_csv_has_what_differs_and_all_numbers(unweave, store):
     assert unweave("runs", "--store", store, "--csv", "--json")[0] == 2
 
 
+def test_numbers_that_are_not_finite_are_called_so_and_json_has_null(unweave, tmp_path):
+    for seed, value in enumerate([float("nan"), float("inf"), float("-inf"), 1e308, -1e308, 2.0]):
+        add_run(tmp_path, 4.0, seed, value, mig=value)
+    code, out, _ = unweave("runs", "--store", tmp_path, "--columns", "rate")
+    assert (code, out.count("not finite"), "nan" in out, "inf " in out) == (0, 3, False, False)
+    assert (out.count("1e+308"), "0000" in out) == (2, False)
+
+    def refuse(name):
+        raise AssertionError(name)
+
+    for sort in ("rate", "-mig"):
+        code, out, _ = unweave("runs", "--store", tmp_path, "--json", "--sort", sort)
+        runs = json.loads(out, parse_constant=refuse)
+        assert [run["terms"]["rate"] for run in runs].count(None) == 3
+        assert runs[-1]["settings"]["seed"] == 0  # NaN is neither large nor small
+        rest = [run["settings"]["seed"] for run in runs[:-1]]
+        assert rest == ([2, 4, 5, 3, 1] if sort == "rate" else [1, 3, 5, 4, 2])
+    code, out, _ = unweave("runs", "--store", tmp_path, "--csv")
+    rates = [float(row["rate"]) for row in csv.DictReader(io.StringIO(out))]
+    assert sorted(map(str, rates)) == ["-1e+308", "-inf", "1e+308", "2.0", "inf", "nan"]
+
+
 @pytest.mark.parametrize(
     ("file", "content"),
     [

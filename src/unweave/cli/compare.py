@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -26,6 +25,7 @@ from unweave.cli.options import (
 from unweave.core.console import err, out
 from unweave.core.notes import print_notes, print_warnings
 from unweave.core.outputs import check_output
+from unweave.core.text import json_text
 
 if TYPE_CHECKING:
     from unweave.data.splits import AnySplit
@@ -97,7 +97,7 @@ def compare_command(
 
         print_notes(err, [f"wrote {write_comparison(comparison, html)}"])
     if form == "json":
-        out.write(json.dumps(comparison.to_json(), indent=2) + "\n")
+        out.write(json_text(comparison.to_json()))
     elif form == "csv":
         out.write(comparison.to_csv())
     else:

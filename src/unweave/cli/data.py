@@ -20,7 +20,7 @@ from unweave.cli.options import (
 )
 from unweave.core.console import err, out, plain_table
 from unweave.core.files import write_atomically
-from unweave.core.notes import print_notes
+from unweave.core.notes import print_notes, print_warnings
 from unweave.core.outputs import check_output, png_bytes
 from unweave.core.progress import ProgressDisplay
 
@@ -121,7 +121,8 @@ def get_command(name: NameArgument, fields: FieldsArgument = None) -> None:
         )
     for source in dataset.sources:
         with ProgressDisplay(err, {source.name: source.size}, in_bytes=True) as display:
-            path = fetch(source, dataset.folder, partial(display.update, source.name))
+            show = partial(display.update, source.name)
+            path = print_warnings(err, fetch, source, dataset.folder, show)
         out.print(f"{path}{checksum_text(source)}", soft_wrap=True)
 
 

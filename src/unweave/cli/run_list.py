@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -10,7 +10,7 @@ from rich.table import Table as RichTable
 
 from unweave.core.console import out, plain_table
 from unweave.core.hints import nearest
-from unweave.core.text import csv_text
+from unweave.core.text import csv_text, number_text
 from unweave.training.final_terms import ends_collapsed, mean_terms
 from unweave.training.flat_settings import (
     differing,
@@ -23,6 +23,8 @@ from unweave.training.run_files import RunFiles
 
 _FACTS = ("run", "status", "collapsed", "step")
 _WHAT = 18  # least width of the column that describes a run
+_HUGE = 1e9  # from which a number is written with an exponent
+_MISSING = object()  # in place of a value
 _EDGE = 1  # character at the left of a table
 
 
@@ -92,20 +94,25 @@ def filter_runs(runs: Sequence[ListedRun], conditions: Iterable[str]) -> list[Li
                 "status=finished"
             )
         known = find_names(runs, name)[0]
-        kept = [run for run in kept if known in run.values and _equal(run.values[known], text)]
+        kept = [run for run in kept if _equal(run.values.get(known, _MISSING), text)]
     return kept
 
 
 def sort_runs(runs: Sequence[ListedRun], name: str) -> tuple[list[ListedRun], str]:
     """Sort runs by a name, or by "-name" from the largest down; return the full name too.
 
-    Runs without the value come last.
+    Runs without the value, or with NaN, come last.
     """
     known = find_names(runs, name.removeprefix("-"))[0]
-    having = [run for run in runs if run.values.get(known) is not None]
-    key: Callable[[ListedRun], Any] = lambda run: sort_key(run.values[known])  # noqa: E731
-    rest = [run for run in runs if run.values.get(known) is None]
-    return [*sorted(having, key=key, reverse=name.startswith("-")), *rest], known
+    values = [(run.values.get(known), run) for run in runs]
+    having = [(sort_key(value), run) for value, run in values if _is_known(value)]
+    having.sort(key=lambda each: each[0], reverse=name.startswith("-"))
+    rest = [run for value, run in values if not _is_known(value)]
+    return [*(run for _, run in having), *rest], known
+
+
+def _is_known(value: object) -> bool:
+    return value is not None and value == value  # which NaN is not
 
 
 def find_names(runs: Sequence[ListedRun], name: str) -> list[str]:
@@ -122,6 +129,8 @@ def find_names(runs: Sequence[ListedRun], name: str) -> list[str]:
 
 
 def _equal(value: object, text: str) -> bool:
+    if value is _MISSING:
+        return False
     if value_text(value) == text or str(value) == text:
         return True
     try:
@@ -191,7 +200,8 @@ def _cell(run: ListedRun, name: str) -> str:
         return ""
     if name in run.settings or not isinstance(value, float):
         return value_text(value)
-    return f"{value:.3f}" if abs(value) < 1 else f"{value:.2f}"
+    form = ".3f" if abs(value) < 1 else ".2f" if abs(value) < _HUGE else ".3g"
+    return number_text(value, form)
 
 
 def runs_json(runs: Sequence[ListedRun]) -> list[dict[str, Any]]:
@@ -222,7 +232,8 @@ def runs_csv(runs: Sequence[ListedRun]) -> str:
     head += [key if one_split else f"{key} on {split}" for split, key in scores]
     rows = []
     for run in runs:
-        own = [run.values.get(name, "") for name in (*_FACTS, *settings)]
+        values = run.values
+        own = [values.get(name, "") for name in (*_FACTS, *settings)]
         own += [run.terms.get(name, "") for name in terms]
         rows.append(own + [run.scores.get(split, {}).get(key, "") for split, key in scores])
     return csv_text(head, rows)

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import json
 from functools import partial
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
+from unweave.cli.errors import os_error_text
 from unweave.cli.options import (
     DataOption,
     DeviceOption,
@@ -19,7 +19,9 @@ from unweave.cli.options import (
     output_format,
 )
 from unweave.core.console import err, out
+from unweave.core.files import DISK_FAILURE
 from unweave.core.notes import capture_warnings, print_notes, print_warnings
+from unweave.core.text import json_text
 
 _MOST = 200  # runs in a table
 
@@ -94,7 +96,7 @@ def runs_command(
         print_notes(err, [f"sorted by {name}"] if name != sort.removeprefix("-") else [])
     print_notes(err, (run.problem for run in runs if run.problem))
     if form == "json":
-        out.write(json.dumps(runs_json(runs), indent=2) + "\n")
+        out.write(json_text(runs_json(runs)))
         return
     if form == "csv":
         out.write(runs_csv(runs))
@@ -162,13 +164,18 @@ def report_command(
         except FolderInUse as error:
             reasons[model.folder] = str(error)
             continue
+        except OSError as error:
+            if error.errno in DISK_FAILURE:  # the others would fail too
+                raise
+            reasons[model.folder] = os_error_text(error, store)
+            continue
         print_notes(err, [f"run {model.run.digest}, scores of its report: {w}" for w in warned])
         print_notes(out, [str(each) for each in (path, beside) if each])
     if len(folders) == len(reasons) == 1:
         raise ValueError(next(iter(reasons.values())))
     if reasons:
         print_notes(err, (f"there is no report of {path}: {why}" for path, why in reasons.items()))
-        raise typer.Exit(1)
+        raise typer.Exit(2)
 
 
 def cite_command(name: RunArgument, store: StoreOption = Path("runs")) -> None:

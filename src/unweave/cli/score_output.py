@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import statistics
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
@@ -11,7 +10,7 @@ from pathlib import Path
 from rich.table import Table as RichTable
 
 from unweave.core.console import out, plain_table
-from unweave.core.text import csv_text
+from unweave.core.text import csv_text, json_text
 from unweave.data.splits import split_of
 from unweave.evaluation.comparison_text import udr_text
 from unweave.evaluation.evaluate import content_of, seed_groups
@@ -38,7 +37,7 @@ def scores_text(scores: Mapping[str, Scores], format: str) -> str:
     only = scores.get("")
     if format == "json":
         by_run = {run: each.to_json() for run, each in scores.items()}
-        return json.dumps(by_run if only is None else only.to_json(), indent=2) + "\n"
+        return json_text(by_run if only is None else only.to_json())
     rows = [[run, *row] for run, each in scores.items() for row in each.csv_rows()]
     return csv_text(("run", *CSV_COLUMNS), rows) if only is None else only.to_csv()
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import errno
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from functools import partial
@@ -12,6 +11,7 @@ from typing import NamedTuple
 from unweave.cli.options import ScoringOptions
 from unweave.cli.score_output import run_labels
 from unweave.core.console import err
+from unweave.core.files import DISK_FAILURE
 from unweave.core.notes import capture_warnings, print_notes
 from unweave.core.progress import ProgressDisplay
 from unweave.evaluation.evaluate import map_tables, score_facts, score_models
@@ -19,11 +19,9 @@ from unweave.evaluation.model import Codes, FittedModel
 from unweave.metrics import METRICS, Score, Scores, Table, evaluate, left_out
 from unweave.metrics.model_metrics import split_model_metrics
 from unweave.metrics.registry import MetricChoice, select
+from unweave.metrics.table_npz import table_bytes
 from unweave.training.run_files import FolderInUse
 from unweave.training.store import RunFolder, ScoreFacts, Store, refuse_model_file
-
-_DISK = (errno.ENOSPC, errno.EDQUOT, errno.EIO)
-_NOT_WRITABLE = (errno.EACCES, errno.EPERM, errno.EROFS)
 
 
 class Scored(NamedTuple):
@@ -116,16 +114,14 @@ def _store(
     folder = RunFolder(model.folder or Path())
     try:
         with folder.lock():
-            table.save(folder.table_path(model.split))
+            folder.write_table(model.split, partial(table_bytes, table))
             _, warned = capture_warnings(folder.write_scores, facts, scores.to_json())
     except FolderInUse as error:
         return [f"scores of run {model.run.digest} are not stored: {error}"]
     except OSError as error:
-        if error.errno in _DISK:
+        if error.errno in DISK_FAILURE:
             disk_errors.append(error)
             return []
-        if error.errno not in _NOT_WRITABLE:
-            raise
         return [f"scores are not stored: {folder.path.parent} is not writable ({error.strerror})"]
     return [str(warning) for warning in warned]
 

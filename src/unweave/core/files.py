@@ -23,6 +23,7 @@ UNFINISHED = ".unfinished-"  # prefix of the name of a file that is being writte
 _NAME_START = len(UNFINISHED) + 33  # after 32 hexadecimal digits and a hyphen
 
 NO_SPACE = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
+DISK_FAILURE = (*NO_SPACE, errno.EIO)  # as opposed to a file that cannot be written
 
 # Folders cannot be synced on Windows (EACCES), nor in some network file systems.
 _UNSYNCABLE = (errno.EACCES, errno.EPERM, errno.EINVAL, errno.ENOTSUP, errno.ENOSYS, errno.EBADF)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import math
 from collections.abc import Iterable, Sequence
 from typing import Any
 
@@ -52,15 +53,21 @@ def sparkline(
     height: int = 34,
     span: tuple[float, float] | None = None,
 ) -> Markup:
-    """Draw a curve without axes, in the colour of the text, over its own or a given span."""
-    low, high = span or (min(values), max(values))
-    scale = (height - 4) / ((high - low) or 1.0)
+    """Draw a curve without axes, in the colour of the text, over its own or a given span.
+
+    It has gaps where values are not finite.
+    """
+    known = [value for value in values if math.isfinite(value)] or [0.0]
+    low, high = span or (min(known), max(known))
+    extent = (high / 2 - low / 2) or 1.0  # half of it: all of it may be too large
     step = width / max(1, len(values) - 1)
-    points = " ".join(
-        f"{number * step:.1f},{2 + (high - value) * scale:.1f}"
-        for number, value in enumerate(values)
-    )
+    path, pen = "", "M"
+    for number, value in enumerate(values):
+        if math.isfinite(value):
+            y = 2 + (high / 2 - value / 2) / extent * (height - 4)
+            path += f"{pen}{number * step:.1f},{y:.1f}"
+        pen = "L" if math.isfinite(value) else "M"
     return Markup(
-        '<svg width="{0}" height="{1}" viewBox="0 0 {0} {1}" role="img"><polyline points="{2}" '
+        '<svg width="{0}" height="{1}" viewBox="0 0 {0} {1}" role="img"><path d="{2}" '
         'fill="none" stroke="currentColor" stroke-width="1.4"/></svg>'
-    ).format(width, height, points)
+    ).format(width, height, path or "M0,0")

@@ -1,12 +1,15 @@
-"""Files that commands write: which existing ones they may replace.
+"""Files that users ask for: where they may be, and which existing ones they may replace.
 
-Pages, pictures and archives of arrays say inside that unweave wrote them, and are replaced. Any
-other file is replaced only with --overwrite.
+The folder of a run belongs to the store, and nothing else is written there. Pages, pictures and
+archives of arrays say inside that unweave wrote them, and are replaced. Any other file is replaced
+only with --overwrite.
 """
 
 from __future__ import annotations
 
+import contextlib
 import io
+import json
 import os
 import zipfile
 from collections.abc import Mapping
@@ -15,6 +18,8 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from PIL.Image import Image
+
+RUN = "run.json"  # the file that makes a folder one of a run
 
 _WRITER = b"Written by unweave"
 _AT_START = (b'<meta name="generator" content="unweave', b"Software\0" + _WRITER)  # HTML, PNG
@@ -48,6 +53,7 @@ def check_output(
         raise ValueError(f"expected a file to write, got {option} {path}, which is a folder")
     if not path.parent.is_dir():
         raise ValueError(f"{option}: there is no folder {path.parent}; create it first")
+    refuse_run_folder(path)
     if in_folder and path.exists() and not path.is_dir():
         raise ValueError(f"expected a folder, got {option} {path}, which is a file")
     replaced = any(path.iterdir()) if path.is_dir() else os.path.lexists(path) and not _ours(path)
@@ -56,6 +62,26 @@ def check_output(
             f"{path} exists, and unweave cannot tell that it wrote it: choose another {option}, or "
             "replace it with --overwrite"
         )
+
+
+def refuse_run_folder(path: Path) -> None:
+    """Refuse to write a user's file, or a folder of them, into the folder of a run.
+
+    Files there are those of the store, and whoever holds its lock deletes unfinished ones.
+    """
+    for folder in (path, path.parent):
+        if (folder / RUN).exists():
+            raise ValueError(
+                f"expected a place outside the folders of runs, got {path}: {folder} has the files "
+                "of a run and no others; choose another folder"
+            )
+
+
+def run_beside(path: Path) -> str | None:
+    """Return the digest of the run in whose folder a file is; None if it is in no such folder."""
+    with contextlib.suppress(OSError, ValueError, LookupError, TypeError, RecursionError):
+        return str(json.loads((path.parent / RUN).read_bytes())["seal"]["run"])
+    return None
 
 
 def _ours(path: Path) -> bool:

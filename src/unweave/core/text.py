@@ -8,8 +8,10 @@ from __future__ import annotations
 
 import csv
 import io
+import json
+import math
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 # Control characters except tabs and ends of lines, halves of surrogate pairs, line and paragraph
 # separators, and marks of direction.
@@ -36,6 +38,30 @@ def _escape(match: re.Match[str]) -> str:
 def one_line(text: str) -> str:
     """Return visible text without line breaks, so that it cannot look like other lines."""
     return visible(" ".join(text.splitlines()))
+
+
+def number_text(value: float, form: str = ".4g") -> str:
+    """Format a number; one that is not finite is called so.
+
+    >>> number_text(1.25), number_text(float("nan")), number_text(float("-inf"), ".2f")
+    ('1.25', 'not finite', 'not finite')
+    """
+    return format(value, form) if math.isfinite(value) else "not finite"
+
+
+def json_text(content: object) -> str:
+    """Return indented JSON; numbers that are not finite, which JSON does not have, become null."""
+    return json.dumps(_finite(content), indent=2, allow_nan=False) + "\n"
+
+
+def _finite(content: object) -> object:
+    if isinstance(content, float):
+        return content if math.isfinite(content) else None
+    if isinstance(content, Mapping):
+        return {name: _finite(value) for name, value in content.items()}
+    if isinstance(content, (list, tuple)):
+        return [_finite(value) for value in content]
+    return content
 
 
 def csv_text(head: Sequence[str], rows: Iterable[Sequence[object]]) -> str:

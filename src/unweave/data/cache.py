@@ -73,7 +73,7 @@ class _Facts(NamedTuple):
 def _is_intact(path: Path) -> bool:
     """Return whether a file is the one that was written; it is read only if its times differ."""
     try:
-        facts, status = _read_json(_facts_path(path), _Facts), path.stat()
+        facts, status = read_checked(_facts_path(path), _Facts), path.stat()
     except (OSError, ValueError, RecursionError):
         return False
     if status.st_size != facts.size:
@@ -89,7 +89,7 @@ def _is_intact(path: Path) -> bool:
 
 def _write_facts(path: Path, crc32: int) -> None:
     status = path.stat()
-    _write_json(_facts_path(path), _Facts(status.st_size, crc32, _times(status)))
+    write_checked(_facts_path(path), _Facts(status.st_size, crc32, _times(status)))
 
 
 def _facts_path(path: Path) -> Path:
@@ -112,24 +112,24 @@ def cached_json(key: Sequence[object], form: type[T], compute: Callable[[], T]) 
     """Return the value of a form for a key, calling `compute` if it was not stored before."""
     path = data_folder() / "known" / f"{_name(key)}.json"
     with contextlib.suppress(OSError, ValueError, RecursionError):
-        return _read_json(path, form)
+        return read_checked(path, form)
     value = compute()
     with contextlib.suppress(OSError):  # if it cannot be stored, it is computed again next time
         make_folder(path.parent)
         with FileLock(path.parent / "lock"):
             delete_unfinished(path.parent)
-            _write_json(path, value)
+            write_checked(path, value)
     return value
 
 
-def _write_json(path: Path, value: object) -> None:
+def write_checked(path: Path, value: object) -> None:
     """Write a value with a checksum, which covers the name of the file too."""
     text = json.dumps(adapter(type(value)).dump_python(value))
     write_atomically(path, f"{zlib.crc32((path.name + text).encode()):08x} {text}\n".encode())
 
 
-def _read_json(path: Path, form: type[T]) -> T:
-    """Read what `_write_json` wrote; raise a ValueError for anything else."""
+def read_checked(path: Path, form: type[T]) -> T:
+    """Read what `write_checked` wrote; raise a ValueError for anything else."""
     crc32, _, text = path.read_text(encoding="utf-8").removesuffix("\n").partition(" ")
     if crc32 != f"{zlib.crc32((path.name + text).encode()):08x}":
         raise ValueError(f"{path} is damaged")

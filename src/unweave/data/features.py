@@ -19,7 +19,7 @@ from numpy.typing import ArrayLike
 from torch import Tensor
 
 from unweave.core.files import write_atomically
-from unweave.core.outputs import npz_bytes
+from unweave.core.outputs import npz_bytes, refuse_run_folder
 from unweave.data.dataset import Dataset, Schema
 from unweave.data.files.array_file import TableFile, open_array_file
 from unweave.data.files.arrays import as_numpy
@@ -49,6 +49,7 @@ def write_features(
     path: str | Path, features: ArrayLike | Tensor, names: Sequence[str] | None = None
 ) -> None:
     """Write classes (N, K), one row per observation of a dataset, for `Selected(features=path)`."""
+    refuse_run_folder(Path(path))
     table = as_numpy(features)
     if table.ndim != 2 or table.dtype.kind not in "iu":
         raise ValueError(

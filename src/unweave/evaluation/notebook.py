@@ -13,6 +13,7 @@ from PIL import Image
 
 from unweave.core.hints import count_noun
 from unweave.core.html import html_table, sparkline
+from unweave.core.text import number_text, visible
 from unweave.training.configuration import data_name, latent_text
 from unweave.training.step import LOSS
 
@@ -38,16 +39,17 @@ def model_html(model: FittedModel) -> Markup:
         *([["folder", str(model.folder)]] if model.folder else []),
     ]
     parts = [html_table([], facts, f"FittedModel {run.digest}"), _curves(model), _traversals(model)]
-    return Markup("<div>{}</div>").format(Markup("").join(parts))
+    return Markup(visible(Markup("<div>{}</div>").format(Markup("").join(parts))))
 
 
 def _curves(model: FittedModel) -> Markup:
     names = [name for name in (model.log[0] if model.log else {}) if name != "step"]
-    form = Markup('<span style="display:inline-block;margin:6px 18px 0 0">{} {:.4g}<br>{}</span>')
+    form = Markup('<span style="display:inline-block;margin:6px 18px 0 0">{} {}<br>{}</span>')
     drawn = []
     for name in sorted(names, key=lambda name: name != LOSS)[:_CURVES]:
         values = [row[name] for row in model.log if name in row]
-        drawn.append(form.format(name.replace("_", " "), values[-1], sparkline(values)))
+        end = number_text(values[-1])
+        drawn.append(form.format(name.replace("_", " "), end, sparkline(values)))
     return Markup("").join(drawn)
 
 
@@ -58,11 +60,13 @@ def _traversals(model: FittedModel) -> Markup:
     loaded, which they need not be.
     """
     middle = model.observations([model.dataset.size // 2]) if model.source.loaded else None
-    decoded = model.traverse(middle, steps=_STEPS)
-    change = [float(np.std(each, axis=0).sum()) for each in decoded]
+    decoded = [each.astype(np.float64) for each in model.traverse(middle, steps=_STEPS)]
+    with np.errstate(invalid="ignore"):  # decoders may overflow
+        change = [float(np.std(each, axis=0).sum()) for each in decoded]
     order = sorted(range(len(decoded)), key=lambda number: -change[number])[:_VARIABLES]
     every = np.concatenate([decoded[number] for number in order])
-    low, high = (float(end) for end in (every.min(), every.max()))
+    known = every[np.isfinite(every)]
+    low, high = (float(known.min()), float(known.max())) if known.size else (0.0, 1.0)
     rows = []
     for number in order:
         scaled = (decoded[number] - low) / ((high - low) or 1.0)
@@ -79,7 +83,7 @@ def _strip(observations: NDArray[Any]) -> Markup:
         return Markup("&ensp;").join(lines)
     if observations.shape[1] != 3:
         observations = observations.mean(1, keepdims=True)
-    joined = np.concatenate(list(observations), -1)  # (C, H, n W)
+    joined = np.nan_to_num(np.concatenate(list(observations), -1)).clip(0, 1)  # (C, H, n W)
     bands = [Image.fromarray(np.uint8(band * 255)) for band in joined]
     picture = bands[0] if len(bands) == 1 else Image.merge("RGB", bands)
     height = min(_LARGEST, picture.height)

@@ -291,7 +291,8 @@ def _errors(analysis: Analysis) -> Array:
         _error(model, analysis.index[n : n + size], analysis.means[n : n + size])
         for n in range(0, len(analysis.index), size)
     ]
-    return np.concatenate(errors).astype(np.float32)
+    with np.errstate(over="ignore"):  # the page leaves out what is not finite
+        return np.concatenate(errors).astype(np.float32)
 
 
 def _error(model: FittedModel, index: NDArray[Any], means: NDArray[Any]) -> NDArray[np.float64]:

@@ -25,6 +25,7 @@ from unweave.training.store import RunFolder
 
 MOST_ROWS = 300  # of a curve
 _DIGITS = 6  # of a number in a curve
+_LARGEST = 3.4e38  # of float32; what training and metrics compute is not larger
 _IN_NATS = ("loss", "distortion", "rate")
 _VALUE = 32  # characters of a setting in a name
 _PARTS = ("objective", "latent", "data", "likelihood", "network")  # of a run, by preference
@@ -136,7 +137,7 @@ def own_scores(folder: RunFolder, run: Run) -> dict[str, float]:
     """Return the stored scores of a run on the split that it was trained on, if finite."""
     stored = folder.scores.get(split_of(run.data))
     scores = {key: score["value"] for key, score in (stored["scores"] if stored else {}).items()}
-    return {key: value for key, value in scores.items() if math.isfinite(value)}
+    return {key: value for key, value in scores.items() if _is_drawable(value)}
 
 
 def curves(rows: Sequence[Row], most: int = MOST_ROWS) -> Curves:
@@ -170,7 +171,12 @@ def _flat(row: Row) -> Row:
 
 def _rounded(value: object) -> float | None:
     number = float(value) if isinstance(value, (int, float)) else math.nan
-    return float(f"{number:.{_DIGITS}g}") if math.isfinite(number) else None
+    return float(f"{number:.{_DIGITS}g}") if _is_drawable(number) else None
+
+
+def _is_drawable(number: float) -> bool:
+    """Whether axes can show a number; the width of a span of larger ones would be infinite."""
+    return abs(number) <= _LARGEST
 
 
 def terms(runs: Sequence[RunData]) -> dict[str, TermLabel]:

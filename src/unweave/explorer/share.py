@@ -7,7 +7,7 @@ from functools import partial
 from pathlib import Path
 
 import unweave
-from unweave.core.files import make_folder, write_atomically
+from unweave.core.files import make_folder
 from unweave.evaluation.model import FittedModel
 from unweave.explorer.contents import Manifest
 from unweave.explorer.embedding import Method, check_method
@@ -17,7 +17,7 @@ from unweave.explorer.onnx_export import check_packages
 from unweave.explorer.page import read_app, render
 from unweave.explorer.run_data import named, run_data, terms
 from unweave.training.configuration import data_name
-from unweave.training.run_files import writing
+from unweave.training.run_files import check_page, write_page
 
 
 def share(
@@ -46,10 +46,10 @@ def share(
     place = Path(path)
     if place.is_dir():
         raise ValueError(f"expected the path of a file to write, got the folder {place}")
+    check_page(place)
     content = shared_page(models, title, rows, thumbnails, embedding)
     make_folder(place.parent)
-    with writing(place):
-        write_atomically(place, content)
+    write_page(place, content)
     return place
 
 

@@ -10,10 +10,10 @@ from operator import itemgetter
 from pathlib import Path
 from typing import Protocol
 
+from unweave.core.outputs import RUN
 from unweave.evaluation.model import FittedModel
 from unweave.explorer.contents import RunData
 from unweave.explorer.run_data import run_data
-from unweave.training.run_files import RUN
 from unweave.training.store import RunFolder
 
 _TIME_STEP = 2 * 10**9  # nanoseconds between times that every file system tells apart

@@ -9,7 +9,7 @@ import numpy as np
 
 from unweave.core.parallel import thread_map
 from unweave.metrics.arrays import Floats
-from unweave.metrics.inputs import Inputs
+from unweave.metrics.inputs import TREE_CLASSES, Inputs
 from unweave.metrics.options import metric
 from unweave.metrics.predictors import TEST, TRAIN, Split, lasso, split, standardise
 from unweave.metrics.purity import purities, purity
@@ -88,7 +88,7 @@ def dci(
     """
     if protocol == "locatello2019":
         inputs.require_classes()
-        inputs.require_learnable_classes()
+        inputs.require_learnable_classes(TREE_CLASSES)
     rows = split(inputs, train, test, test_rows)
     scored = inputs.scored.tolist()
     if protocol == "eastwood2018":

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from unweave.metrics.arrays import Floats, Ints
-from unweave.metrics.inputs import Inputs, factor_indices
+from unweave.metrics.inputs import TREE_CLASSES, Inputs, factor_indices
 from unweave.metrics.options import metric
 from unweave.metrics.predictors import TEST, TRAIN, Split, split
 from unweave.metrics.purity import purity
@@ -90,7 +90,7 @@ def dci_es(
         raise ValueError(f"expected two or more depths from 1 on, growing, got {list(depths)}")
     regressed = factor_indices(ordered, inputs.names, "ordered")
     regressed |= set(np.flatnonzero(inputs.continuous).tolist())
-    inputs.require_learnable_classes(regressed)
+    inputs.require_learnable_classes(TREE_CLASSES, regressed)
     rows = split(inputs, train, test, test_rows)
     scored = inputs.scored.tolist()
     curves = {

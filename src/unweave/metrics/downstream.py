@@ -9,7 +9,7 @@ from typing import Literal
 import numpy as np
 
 from unweave.metrics.arrays import Floats, Ints
-from unweave.metrics.inputs import Inputs
+from unweave.metrics.inputs import DOWNSTREAM_CLASSES, Inputs
 from unweave.metrics.options import metric
 from unweave.metrics.predictors import (
     TEST,
@@ -64,7 +64,7 @@ def downstream(
     Score(downstream/locatello2019 = 1.0000; logistic 50 1.000, boosting 50 1.000)
     """
     inputs.require_classes()
-    inputs.require_learnable_classes()
+    inputs.require_learnable_classes(DOWNSTREAM_CLASSES)
     if not len(labels) or min(labels) < 1:
         raise ValueError(f"expected numbers of labels of at least 1, got {list(labels)}")
     train = min(max(labels), inputs.rows - min(test, max(1, inputs.rows // 3)))

@@ -28,6 +28,8 @@ Periods = Mapping[str, float | Mapping[str, Sequence[float]]]
 _ROWS_EACH = 10  # for each code and each value: ten observations per coefficient [Peduzzi1996]
 _BINS = 20  # that continuous factors are cut into
 MOST_CLASSES = 1_000  # that a classifier learns: ten rows each, of the 10,000 that it is trained on
+TREE_CLASSES = 500  # of which trees take about a minute of one core: boosting has 100 for each
+DOWNSTREAM_CLASSES = 200  # the same, for four numbers of labels and 51 regressions with each
 
 
 class FewRowsWarning(UserWarning):
@@ -94,18 +96,20 @@ class Inputs:
                 "these factors out"
             )
 
-    def require_learnable_classes(self, regressed: Collection[int] = ()) -> None:
+    def require_learnable_classes(
+        self, most: int = MOST_CLASSES, regressed: Collection[int] = ()
+    ) -> None:
         """Raise if a scored factor that is not regressed has too many classes for a classifier."""
         many = [
             f"{self.sizes[k]:,} in {self.names[k]}"
             for k in self.scored
-            if self.sizes[k] > MOST_CLASSES and not self.continuous[k] and k not in regressed
+            if self.sizes[k] > most and not self.continuous[k] and k not in regressed
         ]
         if many:
             raise ValueError(
-                f"expected factors of at most {MOST_CLASSES:,} classes, got {', '.join(many)}: a "
-                f"classifier has fewer than {_ROWS_EACH} rows for each, and its score says nothing;"
-                " merge classes, declare numbers as `continuous`, or leave these factors out"
+                f"expected factors of at most {most:,} classes, got {', '.join(many)}: classifiers "
+                "of more take minutes, or have too few rows for each; merge classes, declare "
+                "numbers as `continuous`, or leave these factors out"
             )
 
     def require_two_factors(self) -> None:

@@ -32,12 +32,18 @@ def class_factors(table: Table) -> str | None:
     return f"the factors {', '.join(names)} are continuous" if names else None
 
 
-def learnable_classes(table: Table) -> str | None:
-    """Require factors of at most 1,000 classes; continuous ones may have more values."""
-    counts = zip(table.factor_names, table.value_counts, table.continuous_mask, strict=True)
-    many = [name for name, count, continuous in counts if count > MOST_CLASSES and not continuous]
-    few = f"more than {MOST_CLASSES:,} classes, too many for classifiers"
-    return f"the factors {', '.join(many)} have {few}" if many else None
+def learnable_classes(most: int = MOST_CLASSES) -> Need:
+    """Return a need of factors of at most `most` classes."""
+
+    def need(table: Table) -> str | None:
+        counts = zip(table.factor_names, table.value_counts, table.continuous_mask, strict=True)
+        many = [name for name, count, continuous in counts if count > most and not continuous]
+        few = f"more than {most:,} classes, too many for classifiers"
+        return f"the factors {', '.join(many)} have {few}" if many else None
+
+    limit = f"at most {most:,} classes; continuous ones may have more values"
+    need.__doc__ = f"Require factors of {limit}."
+    return need
 
 
 def repeated_value(table: Table) -> str | None:

@@ -25,7 +25,14 @@ from unweave.metrics.evidence import unjudged
 from unweave.metrics.explicitness import explicitness
 from unweave.metrics.factor_vae_score import factor_vae_score
 from unweave.metrics.infomec import info_mec, info_mec_estimates
-from unweave.metrics.inputs import FewRowsWarning, Inputs, MissingLabelsWarning, read
+from unweave.metrics.inputs import (
+    DOWNSTREAM_CLASSES,
+    TREE_CLASSES,
+    FewRowsWarning,
+    Inputs,
+    MissingLabelsWarning,
+    read,
+)
 from unweave.metrics.irs import irs
 from unweave.metrics.jemmig import jemmig
 from unweave.metrics.mcc import mcc
@@ -153,7 +160,8 @@ class Metric:
 
 _FIXED = (varied_factor, class_factors, repeated_value)  # to hold a factor fixed
 _CLASSES = (varied_factor, class_factors)  # to group rows by a factor
-_LEARNT = (*_CLASSES, learnable_classes)  # to classify a factor
+_LEARNT = (*_CLASSES, learnable_classes())  # to classify a factor
+_TREES = learnable_classes(TREE_CLASSES)
 _MIXED = (varied_factor, two_factors)  # to see whether codes mix factors
 
 METRICS: dict[str, Metric] = {
@@ -183,7 +191,7 @@ METRICS: dict[str, Metric] = {
                 "info_mec",
                 protocol,
                 info_mec,
-                (*_MIXED, learnable_classes),
+                (*_MIXED, learnable_classes()),
                 perfect=0.9,
                 sensitive_to=("scale",),
                 slow=True,
@@ -207,10 +215,10 @@ METRICS: dict[str, Metric] = {
         Metric("factor_vae_score", "mathieu2019", factor_vae_score, _FIXED),
         Metric("irs", "suter2019", irs, _CLASSES, sensitive_to=("scale",)),
         Metric("irs", "locatello2019", irs, _CLASSES, sensitive_to=("scale",)),
-        Metric("dci", "locatello2019", dci, _LEARNT, slow=True),
+        Metric("dci", "locatello2019", dci, (*_CLASSES, _TREES), slow=True),
         Metric("dci", "esmaeili2019", dci, slow=True),
         Metric("dci", "eastwood2018", dci),
-        Metric("dci_es", "eastwood2023", dci_es, (varied_factor, learnable_classes), slow=True),
+        Metric("dci_es", "eastwood2023", dci_es, (varied_factor, _TREES), slow=True),
         Metric("sap", "locatello2019", sap, _LEARNT, perfect=0.2, sensitive_to=("scale", "dead")),
         Metric("sap", "kumar2018", sap),
         Metric("explicitness", "locatello2019", explicitness, _LEARNT, slow=True),
@@ -221,7 +229,7 @@ METRICS: dict[str, Metric] = {
             "downstream",
             "locatello2019",
             downstream,
-            _LEARNT,
+            (*_CLASSES, learnable_classes(DOWNSTREAM_CLASSES)),
             perfect=0.75,
             sensitive_to=("scale",),
             slow=True,

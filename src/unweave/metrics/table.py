@@ -2,14 +2,9 @@
 
 from __future__ import annotations
 
-import json
 import os
-import warnings
-import zipfile
-import zlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field, fields, replace
-from difflib import get_close_matches
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -18,9 +13,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from unweave.core.files import write_atomically
-from unweave.core.hints import nearest
 from unweave.core.html import html_table
-from unweave.core.outputs import npz_bytes
+from unweave.core.outputs import refuse_run_folder
 from unweave.metrics.arrays import (
     Bools,
     Floats,
@@ -30,7 +24,6 @@ from unweave.metrics.arrays import (
     as_mask,
     as_names,
     as_scales,
-    as_texts,
     real_factors,
 )
 from unweave.metrics.inputs import (
@@ -40,10 +33,9 @@ from unweave.metrics.inputs import (
     few_rows,
     merge,
 )
+from unweave.metrics.table_npz import is_npz, read_npz, table_bytes
 
 _HEAD = 5  # rows that a notebook shows
-_CHECKSUM = "checksum"  # the array that `save` adds
-_NEAR = 0.75  # similarity from which the name of an array counts as misspelt, from 0 to 1
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -219,19 +211,8 @@ name decides otherwise
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write the table as .npz, atomically, with a checksum and without pickle."""
-        path = Path(path)
-        present = {f.name: getattr(self, f.name) for f in fields(self)}
-        arrays: dict[str, Any] = {
-            name: np.asarray(v) for name, v in present.items() if v is not None
-        }
-        arrays["factor_names"] = np.array(self.factor_names, dtype=np.str_)
-        arrays["factor_sizes"] = np.array(self.factor_sizes, dtype=np.int64)
-        if self.continuous is not None:
-            arrays["continuous"] = np.array(self.continuous, dtype=np.str_)
-        arrays["row_names"] = np.array(self.row_names, dtype=np.str_)
-        arrays["periods"] = np.array(json.dumps(self.periods))
-        arrays[_CHECKSUM] = np.array(_checksum(arrays))
-        write_atomically(path, npz_bytes(arrays))
+        refuse_run_folder(Path(path))
+        write_atomically(Path(path), table_bytes(self))
 
     @classmethod
     def load(
@@ -255,125 +236,15 @@ name decides otherwise
             codes_key: the array or the columns of codes, if the name is not `codes`.
             factors_key: the array or the columns of factors, if the name is not `factors`.
         """
-        from unweave.metrics.table_files import (
-            FACTORS,
-            label_columns,
-            labels_as_factors,
-            read_files,
-        )
+        from unweave.metrics.table_files import read_files
 
-        if factors is not None or not _is_npz(path):
+        if factors is not None or not is_npz(path):
             return cls(**read_files(path, factors, codes_key, factors_key))
-        arrays = _arrays(path, codes_key, factors_key, [*(f.name for f in fields(cls)), _CHECKSUM])
-        expected = _checksum(arrays)
-        if str(arrays.pop(_CHECKSUM, expected)) != expected and not (codes_key or factors_key):
-            raise ValueError(
-                f"{path} is damaged, its checksum does not match: measure again, `unweave "
-                "evaluate`, or leave the array `checksum` out of a table that you have changed"
-            )
-        arrays.setdefault(FACTORS, np.zeros((*arrays["codes"].shape[:1], 0), np.int64))
-        names = as_texts(arrays.pop("factor_names", None))
-        sizes = _as_integers("factor_sizes", arrays.pop("factor_sizes", None))
-        continuous = arrays.pop("continuous", None)
-        row_names = as_texts(arrays.pop("row_names", None))
-        text = str(arrays.pop("periods", "{}"))
-        try:
-            periods = json.loads(text)
-        except (ValueError, RecursionError):
-            raise ValueError(
-                f"expected periods as JSON text, got {text[:80]!r}: save "
-                """numpy.array('{"orientation": 39}'), for example"""
-            ) from None
-        columns: dict[str, Any] = arrays | {"factor_names": names, "continuous": continuous}
-        given = arrays[FACTORS]
-        if given.dtype.kind in "US" or given.ndim == 1:
-            single = (factors_key or "label",) if given.ndim == 1 else ()
-            columns |= labels_as_factors(label_columns(given, names or single), len(given))
-        if columns["continuous"] is not None:
-            columns["continuous"] = np.atleast_1d(columns["continuous"]).tolist()
-        return cls(**columns, factor_sizes=sizes, periods=periods, row_names=row_names)
+        return cls(**read_npz(path, codes_key, factors_key, [each.name for each in fields(cls)]))
 
     def _set(self, name: str, value: object) -> None:
         # The dataclass is frozen, but validation stores converted arrays.
         object.__setattr__(self, name, value)
-
-
-def _checksum(arrays: Mapping[str, NDArray[Any]]) -> str:
-    """Return a checksum of the names, types, shapes and values of arrays."""
-    value = 0
-    for name in sorted(arrays.keys() - {_CHECKSUM}):
-        array = np.ascontiguousarray(arrays[name])
-        value = zlib.crc32(f"{name} {array.dtype.str} {arrays[name].shape}".encode(), value)
-        value = zlib.crc32(array.tobytes(), value)
-    return f"{value:08x}"
-
-
-def _as_integers(what: str, given: NDArray[Any] | None) -> tuple[int, ...]:
-    """Return an array of integers of a file; () if there is none."""
-    if given is None:
-        return ()
-    if given.dtype.kind not in "iu" or given.ndim != 1:
-        raise ValueError(
-            f"expected {what} as a list of integers, got {given.dtype} of shape {given.shape}"
-        )
-    return tuple(given.tolist())
-
-
-def _known(names: Sequence[str], fields: list[str], path: str | os.PathLike[str]) -> list[str]:
-    """Return the arrays of a table; warn of others, or raise if their names look misspelt."""
-    open_names = [name for name in fields if name not in names]
-    others = [name for name in names if name not in fields]
-    near = {name: get_close_matches(name, open_names, 1, _NEAR) for name in others}
-    if misspelt := {name: match[0] for name, match in near.items() if match}:
-        hints = "; ".join(f"{name!r}: did you mean {match!r}?" for name, match in misspelt.items())
-        raise ValueError(
-            f"expected arrays of a table in {path}, which are {', '.join(fields)}, got {hints} "
-            "Rename it, or leave it out of the file"
-        )
-    if "codes" not in names:
-        raise ValueError(
-            f"expected codes, mostly with factors, in {path}, got {', '.join(names) or 'none'}: "
-            "name them with --codes-key and --factors-key (codes_key and factors_key in Python), "
-            f"or rename them; arrays that are read are {', '.join(fields)}"
-        )
-    if others:
-        warnings.warn(
-            f"{path} also holds {', '.join(others)}, which a table does not read; "
-            f"arrays that are read are {', '.join(fields)}",
-            stacklevel=4,
-        )
-    return [name for name in names if name in fields]
-
-
-def _is_npz(path: str | os.PathLike[str]) -> bool:
-    """Return whether a file is an .npz file, or is called so and should be one."""
-    return Path(path).suffix.lower() == ".npz" or zipfile.is_zipfile(path)
-
-
-def _arrays(
-    path: str | os.PathLike[str], codes_key: str, factors_key: str, fields: list[str]
-) -> dict[str, NDArray[Any]]:
-    """Read the arrays of a table from an .npz file; keys name the codes and factors."""
-    from unweave.data.files.array_file import read_array
-    from unweave.data.files.npy import NpzFile
-    from unweave.metrics.table_files import CODES, FACTORS
-
-    if not zipfile.is_zipfile(path):
-        raise ValueError(
-            f"expected an .npz file, got {path}, which is damaged or something else: write it by "
-            "numpy.savez(path, codes=codes, factors=factors)"
-        )
-    file = NpzFile(Path(path))
-    keys = {name: key for name, key in ((CODES, codes_key), (FACTORS, factors_key)) if key}
-    for key in keys.values():
-        if key not in file.names:
-            raise ValueError(f"{path} has no array {key!r}: {nearest(key, file.names)}")
-    # With keys, other arrays are not meant for a table.
-    names = [name for name in file.names if name in fields] if keys else file.names
-    return {
-        name: read_array(file, keys.get(name, name))
-        for name in _known(list(dict.fromkeys([*keys, *names])), fields, path)
-    }
 
 
 def _sizes(

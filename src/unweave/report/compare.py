@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 import unweave
 from unweave.core.files import make_folder, write_atomically
+from unweave.core.outputs import refuse_run_folder
 from unweave.evaluation.comparison import Comparison, Contrast, RunGroup, Section
 from unweave.evaluation.comparison_text import contrast_text, estimate_text, seeds_text, udr_text
 from unweave.evaluation.shared_latents import SAME
@@ -47,6 +48,7 @@ class _LatentRow(NamedTuple):
 def write_comparison(comparison: Comparison, path: str | Path) -> Path:
     """Write a page about a comparison; it contains its charts and styles, and loads nothing."""
     place = Path(path)
+    refuse_run_folder(place)
     make_folder(place.parent)
     write_atomically(place, render_comparison(comparison).encode())
     return place

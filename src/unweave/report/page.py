@@ -13,7 +13,7 @@ import torch
 import unweave
 from unweave.core import spec
 from unweave.core.bibliography import citations
-from unweave.core.files import make_folder, write_atomically
+from unweave.core.files import make_folder
 from unweave.data import InMemory
 from unweave.evaluation.model import FittedModel
 from unweave.evaluation.shared_latents import LEAST_INFORMATION
@@ -26,7 +26,7 @@ from unweave.report.templates import render_page
 from unweave.report.verdict import verdict
 from unweave.training import configuration
 from unweave.training.overrides import train_arguments
-from unweave.training.run_files import writing
+from unweave.training.run_files import check_page, write_page
 
 
 def write_report(
@@ -46,10 +46,10 @@ def write_report(
     `explorer` is the link to a page from `share`, such as "explorer.html" beside this one.
     """
     place = Path(path)
+    check_page(place)
     make_folder(place.parent)
     page = render(model, rows=rows, scores=scores, channels=channels, explorer=explorer)
-    with writing(place):
-        write_atomically(place, page.encode())
+    write_page(place, page.encode())
     return place
 
 

@@ -10,6 +10,7 @@ import torch
 from markupsafe import Markup
 
 from unweave.core.schedules import Schedule
+from unweave.core.text import number_text
 from unweave.evaluation.shared_latents import LEAST_INFORMATION
 from unweave.metrics import Score
 from unweave.metrics.evidence import unjudged
@@ -188,7 +189,7 @@ def _detail(value: object) -> str:
     if isinstance(value, int):
         return f"{value:,}"
     if isinstance(value, float):
-        return f"{value:.3g}" if math.isfinite(value) else "not finite"
+        return number_text(value, ".3g")
     return str(value)
 
 

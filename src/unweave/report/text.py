@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-import math
 import re
 
 from markupsafe import Markup
+
+from unweave.core.text import number_text
 
 GREEK = {
     "alpha": "α",
@@ -96,12 +97,11 @@ def short(value: float) -> str:
 def _unusual(value: float) -> str | None:
     """Format a number that is not finite or huge; None for others.
 
-    >>> _unusual(math.inf), _unusual(-1e308), _unusual(12.0)
+    >>> _unusual(float("inf")), _unusual(-1e308), _unusual(12.0)
     ('not finite', '−1e+308', None)
     """
-    if not math.isfinite(value):
-        return "not finite"
-    return f"{value:.3g}".replace("-", "−") if abs(value) >= _HUGE else None
+    usual = abs(value) < _HUGE
+    return None if usual else number_text(value, ".3g").replace("-", "−")
 
 
 def cut(text: str, most: int) -> str:

@@ -6,7 +6,8 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from unweave.training.lane_group import Monitor, Outcome, log_interval
+    from unweave.training.lane_group import Monitor, Outcome
+    from unweave.training.log_rows import log_interval
     from unweave.training.loop import TrainingInterrupted, notes, pick_device, recall, train
     from unweave.training.precision import Precision
     from unweave.training.progress import Progress, Silent
@@ -32,7 +33,8 @@ __all__ = [
 # Where each name is. It is loaded when it is first asked for, because listing runs needs no torch.
 _HOMES = {
     "engine": "Row",
-    "lane_group": "Monitor Outcome log_interval",
+    "lane_group": "Monitor Outcome",
+    "log_rows": "log_interval",
     "loop": "TrainingInterrupted notes pick_device recall train",
     "precision": "Precision",
     "progress": "Progress Silent",

@@ -36,7 +36,7 @@ def final_terms(log: Sequence[Mapping[str, Any]]) -> dict[str, float]:
 def mean_terms(rows: Sequence[Mapping[str, Any]]) -> dict[str, float]:
     """Return the mean of every term of the last row over rows of a log."""
     names = [name for name in (rows[-1] if rows else {}) if name != "step"]
-    return {name: _mean([float(row[name]) for row in rows if name in row]) for name in names}
+    return {name: _mean_of(name, rows) for name in names}
 
 
 def collapsed(log: Sequence[Mapping[str, Any]]) -> bool:
@@ -51,7 +51,11 @@ def collapsed(log: Sequence[Mapping[str, Any]]) -> bool:
 def ends_collapsed(rows: Sequence[Mapping[str, Any]]) -> bool:
     """Whether all latent variables are off in the rows at the end of a log."""
     long_enough = bool(rows) and rows[-1]["step"] >= _LEAST_STEPS
-    return long_enough and mean_terms(rows).get("rate", 1.0) < _LEAST_RATE
+    return long_enough and "rate" in rows[-1] and _mean_of("rate", rows) < _LEAST_RATE
+
+
+def _mean_of(name: str, rows: Sequence[Mapping[str, Any]]) -> float:
+    return _mean([float(row[name]) for row in rows if name in row])
 
 
 def _mean(values: Sequence[float]) -> float:

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Iterable, Mapping
-from pathlib import Path
 from typing import Any
 
 Settings = Mapping[str, Any]
@@ -31,12 +31,13 @@ def without_places(content: Settings) -> dict[str, Any]:
 def flatten(content: Settings, prefix: str = "") -> dict[str, Any]:
     """Flatten the JSON form of a run; a list is one setting, as JSON text if it is not empty."""
     flat: dict[str, Any] = {}
-    kind_first = sorted(content.items(), key=lambda item: item[0] != "kind")
-    for name, value in kind_first:
-        path = (prefix if name == "kind" else f"{prefix}.{name}").strip(".")
+    if prefix and "kind" in content:
+        flat[prefix] = content["kind"]
+    for name, value in content.items():
+        path = f"{prefix}.{name}" if prefix else name
         if isinstance(value, dict):
             flat |= flatten(value, path)
-        else:
+        elif name != "kind" or not prefix:
             flat[path] = json.dumps(value) if isinstance(value, list) else value
     return flat
 
@@ -57,6 +58,8 @@ def differing(every: Iterable[Settings]) -> list[str]:
     values = {name: {each[name] for each in every if name in each} for name in names}
     chosen = [name for name in names if len(values[name]) > 1]
     partial = [name for name in names if any(name not in each for each in every)]
+    if not partial:
+        return chosen
     distinct = {tuple(each.get(name) for name in names) for each in every}
     if len({tuple(each.get(name) for name in chosen) for each in every}) < len(distinct):
         chosen = [name for name in names if name in chosen or name in partial]
@@ -65,7 +68,7 @@ def differing(every: Iterable[Settings]) -> list[str]:
 
 def relative_text(text: str) -> str:
     """Write the paths in a text relative to the current folder."""
-    return text.replace(f"{Path.cwd()}/", "")
+    return text.replace(f"{os.getcwd()}/", "")
 
 
 def value_text(value: object) -> str:

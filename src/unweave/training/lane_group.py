@@ -12,6 +12,7 @@ from typing import Protocol
 import torch
 
 from unweave.core.files import sync_once
+from unweave.training import log_rows
 from unweave.training.flat_parameters import Tensors
 from unweave.training.interrupt import Interrupt
 from unweave.training.progress import Progress
@@ -32,15 +33,6 @@ class Monitor(Protocol):
 
     def measure(self, lanes: Lanes) -> Callable[[], list[Row]]:
         """Start to measure all lanes; return a function that waits for one row per lane."""
-
-
-def log_interval(steps: int) -> int:
-    """Return the steps between two log rows: about 200 rows per run, at most 200 steps apart.
-
-    >>> log_interval(100), log_interval(300_000)
-    (1, 200)
-    """
-    return max(1, min(200, steps // 200))
 
 
 @dataclass
@@ -138,7 +130,7 @@ class LaneGroup:
     def _train_steps(self) -> None:
         """Train to the last step, the deadline or Ctrl-C; save a checkpoint every few seconds."""
         lanes = self.lanes
-        steps, interval = lanes.runs[0].steps, log_interval(lanes.runs[0].steps)
+        steps, interval = lanes.runs[0].steps, log_rows.log_interval(lanes.runs[0].steps)
         saved = time.monotonic()
         while self._healthy and lanes.step < steps and not self._stops():
             logged = min(steps, lanes.step + interval - lanes.step % interval)
@@ -177,7 +169,7 @@ class LaneGroup:
         found = self.pool.failures()
         for lane, finite in enumerate(self.lanes.state.finite()):
             if not finite:
-                found.setdefault(lane, {"step": self.lanes.step - 1, "term": "gradient"})
+                found.setdefault(lane, {"step": self.lanes.step - 1, "term": log_rows.GRADIENT})
         for lane in sorted(found.keys() - self.failures.keys()):
             self.failures[lane] = found[lane]
             self.progress.broke(self.lanes.runs[lane], found[lane])

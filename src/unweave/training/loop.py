@@ -15,7 +15,7 @@ from unweave.data import Dataset
 from unweave.training import compile as compiler
 from unweave.training.interrupt import Interrupt
 from unweave.training.lane_group import LaneGroup, Monitor, Outcome
-from unweave.training.memory import reuse_memory
+from unweave.training.memory import device_memory, reuse_memory
 from unweave.training.open_files import allow_open_files
 from unweave.training.precision import Precision, check_precision, matmul_precision
 from unweave.training.progress import Progress, Silent
@@ -30,6 +30,7 @@ from unweave.training.run import Run
 from unweave.training.state import model_weights
 from unweave.training.step import Lanes
 from unweave.training.store import RunFolder, Store
+from unweave.training.worker_processes import can_fork
 
 
 def pick_device(name: str) -> torch.device:
@@ -69,6 +70,13 @@ def notes(
                 lines.append(continuation_note(origin))
             elif refusal := continued.refusals.get(run.digest):
                 lines.append(refusal)
+    waiting = [run for run in runs if not (store and store.folder(run).weights.exists())]
+    for group in group_runs(waiting, None, {}):
+        if len(parts := fitting_parts(group, dataset)) > 1:
+            lines.append(
+                f"{len(group)} runs do not fit into memory side by side, and are trained in "
+                f"{len(parts)} groups"
+            )
     if dataset.device.type == "cuda":
         if why := kernels.unavailable_reason():
             lines.append(f"this GPU trains with torch's own layers, not our faster ones: {why}")
@@ -102,8 +110,8 @@ def train(
     """Train runs on one dataset, side by side where possible, and resume unfinished ones.
 
     With a store, runs that are finished or have failed are not trained again, and a run continues
-    one that differs only in having fewer steps, if that gives the same bits. If the GPU's memory
-    does not hold the lanes of a group, its halves are trained one after the other. At the deadline
+    one that differs only in having fewer steps, if that gives the same bits. If memory does not
+    hold the lanes of a group, its halves are trained one after the other. At the deadline
     (on the clock of `time.monotonic`) runs are saved and stop; call again to continue. So they do
     after Ctrl-C or SIGTERM, which then raises `TrainingInterrupted` with the outcomes so far.
     """
@@ -112,7 +120,8 @@ def train(
     with contextlib.ExitStack() as locks, Interrupt() as interrupt:
         unfinished = _open_runs(runs, dataset, store, locks, outcomes)
         origins, _ = find_continuations(unfinished, dataset, store, precision, bool(monitor))
-        waiting = group_runs(unfinished, store, origins, failed=outcomes)
+        groups = group_runs(unfinished, store, origins, failed=outcomes)
+        waiting = [part for group in groups for part in fitting_parts(group, dataset)]
         while waiting:
             group = waiting.pop(0)
             if interrupt.requested or time.monotonic() >= deadline:
@@ -139,6 +148,22 @@ def train(
     if interrupt.requested:
         raise TrainingInterrupted(found, interrupt.terminated)
     return found
+
+
+def fitting_parts(group: list[Run], dataset: Dataset) -> list[list[Run]]:
+    """Divide runs that would train side by side into halves until memory can hold their lanes.
+
+    What they need is estimated from below, so a GPU may still run out of memory.
+    """
+    lanes, device = len(group), dataset.device
+    at_once = lanes if device.type == "cuda" else 1
+    if can_fork(dataset, device):
+        at_once = min(lanes, torch.get_num_threads())
+    needed = group[0].lanes_memory(dataset.shape, lanes, at_once)
+    if lanes == 1 or needed <= device_memory(device):
+        return [group]
+    halves = group[: lanes // 2], group[lanes // 2 :]
+    return [part for half in halves for part in fitting_parts(half, dataset)]
 
 
 def _train_group(

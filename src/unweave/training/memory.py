@@ -17,7 +17,7 @@ from unweave.core.memory import main_memory
 _CPU = torch.device("cpu")
 _TRIM, _MAP = -1, -3  # glibc's M_TRIM_THRESHOLD and M_MMAP_THRESHOLD
 _REUSED = 2**30  # bytes
-_COPIES = 4  # of each parameter: its gradient and two moments beside it
+_KEPT = 3  # numbers that a lane keeps of each parameter: itself and two moments
 _DEFAULT = {_MAP: 2**25, _TRIM: 2**26}  # the largest values that glibc chooses by itself
 
 
@@ -52,19 +52,29 @@ def check_memory(nets: nn.Module, batch: int, device: torch.device) -> None:
         batch: numbers that a batch has besides.
         device: where they would be trained.
     """
-    parameters = sum(parameter.numel() for parameter in nets.parameters())
-    needed, there = 4 * (_COPIES * parameters + batch), _device_memory(device)
+    needed, there = needed_memory(nets, batch), device_memory(device)
     if needed > there:
         raise ValueError(
-            f"a run with {parameters:,} parameters and this batch needs at least "
+            f"a run with {_count(nets):,} parameters and this batch needs at least "
             f"{needed / 2**30:,.0f} GiB, and {device} has {there / 2**30:,.0f}: make the latent "
             "space, the networks or the batch smaller"
         )
 
 
-def _device_memory(device: torch.device) -> int:
+def needed_memory(nets: nn.Module, batch: int, lanes: int = 1, at_once: int = 1) -> int:
+    """Return the fewest bytes that lanes take, of which some compute their gradients at once."""
+    parameters = _count(nets)
+    return 4 * (lanes * _KEPT * parameters + at_once * (parameters + batch))
+
+
+def _count(nets: nn.Module) -> int:
+    return sum(parameter.numel() for parameter in nets.parameters())
+
+
+def device_memory(device: torch.device) -> float:
+    """Return the bytes of memory of a device; infinite if that is not known."""
     if device.type == "cuda":
-        return int(torch.cuda.get_device_properties(device).total_memory)
+        return float(torch.cuda.get_device_properties(device).total_memory)
     return main_memory()
 
 

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from unweave.core.files import write_atomically
+from unweave.core.outputs import RUN, refuse_run_folder
 from unweave.data.files.rows import UNREADABLE
 from unweave.training.lane_group import Outcome
 from unweave.training.records import (
@@ -24,7 +25,7 @@ from unweave.training.records import (
     seal,
     unseal,
 )
-from unweave.training.run_files import LOG, MEASURES, RUN, WEIGHTS
+from unweave.training.run_files import LOG, MEASURES, WEIGHTS
 from unweave.training.store import DATA, DataRecord, run_from, run_to_record
 from unweave.training.tensor_files import tensors_from_bytes, tensors_to_bytes
 
@@ -36,6 +37,7 @@ def write_model(path: Path, outcome: Outcome, record: DataRecord) -> None:
     """Write a run with its weights, log and the description of its data; replace an older file."""
     if path.is_dir():
         raise ValueError(f"expected the path of a file to write, got the folder {path}")
+    refuse_run_folder(path)
     assert outcome.weights is not None
     run, step = outcome.run.digest, outcome.log[-1]["step"] if outcome.log else 0
     parts = {

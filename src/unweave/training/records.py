@@ -269,14 +269,17 @@ def write_record(path: Path, run: str, content: Mapping[str, Any]) -> None:
 def read_sealed(path: Path, run: str | None = None) -> Sealed:
     """Read a JSON object that `write_record` wrote, of a run if it is given."""
     with reading(path):
-        return unseal(path.name, json.loads(path.read_bytes().decode()), run)
+        return _parse_sealed(path, run)
+
+
+def _parse_sealed(path: Path, run: str | None) -> Sealed:
+    return unseal(path.name, json.loads(path.read_bytes().decode()), run)
 
 
 def read_record(path: Path, form: type[T], run: str) -> T:
     """Read a JSON object of a form that `write_record` wrote for a run."""
-    found = read_sealed(path, run)
     with reading(path):
-        return check_form(form, found.content)
+        return check_form(form, _parse_sealed(path, run).content)
 
 
 def write_rows(path: Path, run: str, rows: Sequence[Row]) -> None:

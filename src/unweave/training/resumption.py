@@ -8,6 +8,7 @@ from typing import NamedTuple
 import torch
 
 from unweave.data import Dataset
+from unweave.training.log_rows import fails_alike
 from unweave.training.run import Run
 from unweave.training.store import RunFolder, Store
 
@@ -63,8 +64,8 @@ def find_continuations(
 
     That is a run with fewer steps in all, on the same data, device and precision, and with
     measurements if these are `measured`. All lanes that it was saved with have to continue too,
-    because bits depend on them; those that failed continue as failed runs. The longest such run is
-    taken.
+    because bits depend on them; those that failed continue as failed runs, if they would fail at
+    the same step. The longest such run is taken.
     """
     if not store:
         return Continuations({}, {})
@@ -75,14 +76,17 @@ def find_continuations(
     refusals: dict[str, str] = {}
     candidates: dict[str, list[_Shorter]] = {}
     failed: dict[_Key, tuple[str, RunFolder]] = {}
+    unknown: dict[_Key, tuple[str, RunFolder]] = {}  # would perhaps fail in another way
     for digest, shorter in store.shorter_runs(unfinished).items():
         candidates[digest] = []
         for folder in shorter:
             try:
                 if (name := folder.digest) in keys:
                     continue
-                if folder.failure:
-                    failed[keys[digest], name] = digest, folder
+                if failure := folder.failure:
+                    given = folder.settings["steps"], runs_by_digest[digest].steps
+                    known = failed if fails_alike(failure, *given) else unknown
+                    known[keys[digest], name] = digest, folder
                 why = _difference(runs_by_digest[digest], folder, dataset, precision, measured)
             except ValueError as error:  # one of its files is damaged
                 why = str(error)
@@ -103,8 +107,13 @@ def find_continuations(
         if not incomplete:
             break
         digest = max(incomplete, key=lambda digest: chosen[digest].step)
-        names = ", ".join(missing[digest][:3]) + ", ..." * (len(missing[digest]) > 3)
-        why = f"it was trained side by side with {names}; continue these in the same command"
+        names = missing[digest]
+        if lost := [name for name in names if (keys[digest], name) in unknown]:
+            why = f"run {lost[0]}, trained side by side with it, has failed, and with more steps "
+            why += "may fail at another one"
+        else:
+            listed = ", ".join(names[:3]) + ", ..." * (len(names) > 3)
+            why = f"it was trained side by side with {listed}; continue these in the same command"
         refusals.setdefault(digest, _refusal(candidates[digest].pop(0).folder, why))
     origins = {digest: each.folder for digest, each in chosen.items()}
     origins |= dict(

@@ -29,7 +29,7 @@ from unweave.latents import Gaussian, Latent
 from unweave.likelihoods import Likelihood
 from unweave.networks import MLP, Conv, Init, Kim2018, Network, Shape
 from unweave.objectives import BetaVAE, Label, Nets, Objective
-from unweave.training.memory import check_memory
+from unweave.training.memory import check_memory, needed_memory
 
 _FEW_ROWS = 1_000  # by which data are judged
 
@@ -147,10 +147,17 @@ class Run:
             label.check(
                 run.latent, dict(zip(dataset.factor_names, dataset.factor_sizes, strict=True))
             )
-        with torch.device("meta"):  # shapes alone, nothing allocated
-            nets = run.build(dataset.shape)
-        check_memory(nets, run._numbers_in_a_batch(dataset.shape), dataset.device)
+        check_memory(*run._sizes(dataset.shape), dataset.device)
         return run
+
+    def lanes_memory(self, shape: Shape, lanes: int, at_once: int) -> int:
+        """The fewest bytes that runs like this one take side by side, for data of a shape."""
+        return needed_memory(*self._sizes(shape), lanes, at_once)
+
+    def _sizes(self, shape: Shape) -> tuple[Nets, int]:
+        """The networks without memory, and how many numbers a batch surely has."""
+        with torch.device("meta"):
+            return self.build(shape), self._numbers_in_a_batch(shape)
 
     def _numbers_in_a_batch(self, shape: Shape) -> int:
         """How many numbers a batch surely has: observations, reconstructions and codes."""

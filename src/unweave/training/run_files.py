@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import contextmanager, nullcontext
+from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -13,7 +13,8 @@ from typing import Any, Literal, TypeVar
 
 from filelock import FileLock, Timeout
 
-from unweave.core.files import delete_unfinished, make_folder
+from unweave.core.files import delete_unfinished, make_folder, write_atomically
+from unweave.core.outputs import RUN, refuse_run_folder
 from unweave.training.final_terms import end_of
 from unweave.training.records import (
     Failure,
@@ -39,10 +40,11 @@ from unweave.training.records import (
 T = TypeVar("T")
 Status = Literal["finished", "failed", "running", "stopped", "not started"]
 
-RUN, LOG, MEASURES, FAILED = "run.json", "log.jsonl", "measures.jsonl", "failed.json"
+LOG, MEASURES, FAILED = "log.jsonl", "measures.jsonl", "failed.json"
 WEIGHTS = "weights.safetensors"
 
 _state = re.compile(r"state-(\d{1,18})\.safetensors").fullmatch
+_PAGES = ("report.html", "explorer.html")
 _SCORES = re.compile(r"scores.*\.json")
 _LOCK_SECONDS = 1.0  # to wait for a lock: results are written in less
 
@@ -65,12 +67,16 @@ class RunFiles:
     @cached_property
     def record(self) -> Sealed:
         """The content of run.json, and the digest that the run was stored under."""
-        path = self.path / RUN
-        if not path.exists():
+        try:
+            return read_sealed(self._run_file)
+        except (FileNotFoundError, NotADirectoryError):
             raise ValueError(
                 f"{self.path} is not a run: it has no {RUN}; `unweave runs` lists the runs"
-            )
-        return read_sealed(path)
+            ) from None
+
+    @cached_property
+    def _run_file(self) -> Path:
+        return self.path / RUN
 
     @property
     def digest(self) -> str:
@@ -81,14 +87,14 @@ class RunFiles:
     def settings(self) -> dict[str, Any]:
         """The run as plain JSON."""
         content = self.record.content
-        with reading(self.path / RUN):
+        with reading(self._run_file):
             return {**check_form(RunSettings, settings_in(content))}
 
     @property
     def summary(self) -> RunSummary:
         """The run in words."""
         content = self.record.content
-        with reading(self.path / RUN):
+        with reading(self._run_file):
             return summary_in(content)
 
     @property
@@ -189,8 +195,9 @@ class RunFiles:
             write_rows(self.path / MEASURES, self.digest, rows)
 
     def _lines(self, name: str) -> list[bytes]:
-        path = self.path / name
-        return read_lines(path, self.digest) if path.exists() else []
+        with suppress(FileNotFoundError):
+            return read_lines(self.path / name, self.digest)
+        return []
 
     def _read_rows(self, name: str, form: Any, until: int | None, most: int | None) -> list[Row]:
         rows = parse_rows(self.path / name, form, evenly_spaced(self._lines(name), most))
@@ -210,19 +217,30 @@ def evenly_spaced(rows: Sequence[T], most: int | None) -> Sequence[T]:
 
 def names_in(root: Path) -> list[str]:
     """Return the names of all entries of a folder; none if it does not exist."""
-    return os.listdir(root) if root.is_dir() else []
+    try:
+        return os.listdir(root)
+    except (FileNotFoundError, NotADirectoryError):
+        return []
 
 
 def run_paths(root: Path, names: Iterable[str] | None = None) -> list[Path]:
     """Return the folders of a store that hold a run, the newest last; only these, if given."""
-    paths = [root / name for name in (names_in(root) if names is None else names)]
-    found = [path for path in paths if (path / RUN).exists()]
-    return sorted(found, key=lambda path: path.stat().st_mtime) if len(found) > 1 else found
+    found = []
+    for name in names_in(root) if names is None else names:
+        path = os.path.join(root, name)
+        if os.path.exists(os.path.join(path, RUN)):
+            found.append((os.stat(path).st_mtime, name))
+    return [root / name for _, name in sorted(found)]
 
 
-@contextmanager
-def writing(path: Path) -> Iterator[None]:
-    """Hold the lock of the run folder in which a file is to be written, if it is in one."""
+def check_page(path: Path) -> None:
+    """Refuse to write a page into the folder of a run, unless it is one that runs have."""
+    if path.name not in _PAGES:
+        refuse_run_folder(path)
+
+
+def write_page(path: Path, content: bytes) -> None:
+    """Write a page, holding the lock of the run folder that it is in, if it is in one."""
     folder = path.absolute().parent
     with RunFiles(folder).lock() if (folder / RUN).exists() else nullcontext():
-        yield
+        write_atomically(path, content)

@@ -27,7 +27,8 @@ from typing import Any, NamedTuple
 from torch import Tensor
 
 from unweave.core import spec
-from unweave.core.files import delete, make_folder
+from unweave.core.files import delete, make_folder, write_atomically
+from unweave.core.outputs import RUN
 from unweave.core.parts import own_parts
 from unweave.data import Dataset, Schema
 from unweave.data.splits import split_of
@@ -43,7 +44,7 @@ from unweave.training.records import (
     write_record,
 )
 from unweave.training.run import Run
-from unweave.training.run_files import RUN, RunFiles, names_in, run_paths
+from unweave.training.run_files import RunFiles, names_in, run_paths
 from unweave.training.tensor_files import read_facts, read_tensors, write_tensors
 
 DATA = "data.json"
@@ -97,9 +98,10 @@ class ScoreFacts(NamedTuple):
 class RunFolder(RunFiles):
     """The folder of one run, with its tensors and the description of its data."""
 
-    def table_path(self, split: str) -> Path:
-        """The file for the codes and factors of a split."""
-        return self.path / f"table{self._suffix(split)}.npz"
+    def write_table(self, split: str, content: Callable[[str], bytes]) -> None:
+        """Store the codes and factors of a split; `content` is called with the run and the name."""
+        name = f"table{self._suffix(split)}.npz"
+        write_atomically(self.path / name, content(f"{self.digest}/{name}"))
 
     def write_scores(self, facts: ScoreFacts, scores: Mapping[str, Any]) -> None:
         """Store the scores of a split beside those of other splits.

@@ -10,19 +10,21 @@ from __future__ import annotations
 import errno
 import hashlib
 import http.client
-import json
 import shutil
 import time
 import urllib.error
 import urllib.request
+import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from importlib.resources import files
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from filelock import FileLock
+from pydantic import NonNegativeInt
 
+from unweave.core.adapters import adapter
 from unweave.core.files import (
     NO_SPACE,
     OutputFile,
@@ -32,6 +34,7 @@ from unweave.core.files import (
     move,
     write_json,
 )
+from unweave.data.cache import read_checked, write_checked
 
 DownloadProgress = Callable[[int, int | None], object]  # bytes downloaded, and bytes in total
 
@@ -68,6 +71,14 @@ def published(kind: str, names: Sequence[str], *mirrors: str) -> tuple[Source, .
         urls = tuple(f"{mirror}/{name}" for mirror in mirrors)
         sources.append(Source(name, None if size == "-" else int(size), digest, urls))
     return tuple(sources)
+
+
+class _State(NamedTuple):
+    """The file that a partial download is of, and how many of its bytes are on the disk."""
+
+    url: str
+    tag: str | None  # by which the server tells versions of the file apart
+    synced: NonNegativeInt = 0
 
 
 class _MirrorError(Exception):
@@ -190,17 +201,17 @@ def _from_mirror(source: Source, url: str, partial: Path, progress: DownloadProg
 
 def _download_piece(source: Source, url: str, partial: Path, progress: DownloadProgress) -> None:
     """Append to the file what one connection delivers."""
-    have, known = _size(partial), _read_state(partial)
+    known = _read_state(partial)
+    have, same = _size(partial), known and known.url == url and known.tag
     # Without a checksum to compare at the end, resume only if it is certainly the same file, and
     # only from what is certainly on the disk.
     if not source.digest:
-        same, synced = known.get("url") == url and known.get("tag"), known.get("synced")
-        have = min(have, synced) if same and isinstance(synced, int) else 0
+        have = min(have, known.synced) if known and same else 0
     headers = dict(_AGENT)
     if have:
         headers["Range"] = f"bytes={have}-"
-        if known.get("url") == url and known.get("tag"):
-            headers["If-Range"] = known["tag"]
+        if same:
+            headers["If-Range"] = same
     try:
         answer = urllib.request.urlopen(
             urllib.request.Request(url, headers=headers), timeout=TIMEOUT
@@ -227,10 +238,7 @@ def _download_piece(source: Source, url: str, partial: Path, progress: DownloadP
                 "it does not say how long the file is, so truncation would go unnoticed"
             )
         _check_space(partial, (total or 0) - have)
-        state = {
-            "url": url,
-            "tag": answer.headers.get("ETag") or answer.headers.get("Last-Modified"),
-        }
+        state = _State(url, answer.headers.get("ETag") or answer.headers.get("Last-Modified"))
         have = _append(answer, partial, have, end, state, progress)
     if end is not None and have < end:
         raise ConnectionError(f"the connection ended after {have:,} of {end:,} bytes")
@@ -241,7 +249,7 @@ def _append(
     partial: Path,
     have: int,
     end: int | None,
-    state: dict[str, Any],
+    state: _State,
     progress: DownloadProgress,
 ) -> int:
     """Write what a connection delivers after the first bytes, which are kept; return the size.
@@ -249,7 +257,7 @@ def _append(
     The file beside the partial download says how much of it is on the disk.
     """
     synced = have
-    write_json(_state_file(partial), state | {"synced": synced})
+    write_checked(_state_file(partial), state._replace(synced=synced))
     with OutputFile(partial, "r+b" if have else "wb") as file:
         file.truncate(have)
         file.seek(have)
@@ -269,9 +277,9 @@ def _append(
     return have
 
 
-def _sync(file: OutputFile, state: dict[str, Any], size: int) -> None:
+def _sync(file: OutputFile, state: _State, size: int) -> None:
     file.sync()
-    write_json(_state_file(file.place), state | {"synced": size})
+    write_checked(_state_file(file.place), state._replace(synced=size))
 
 
 def _is_complete(source: Source, have: int, content_range: str) -> bool:
@@ -319,29 +327,28 @@ def _state_file(partial: Path) -> Path:
     return partial.with_name(f"{partial.name}.json")
 
 
-def _read_state(partial: Path) -> dict[str, Any]:
+def _read_state(partial: Path) -> _State | None:
+    """Return what is known of a partial download; discard one of which this is damaged."""
+    path = _state_file(partial)
     try:
-        return _read_json(_state_file(partial))
-    except ValueError:
-        return {}
+        return read_checked(path, _State) if path.exists() else None
+    except (ValueError, RecursionError):
+        warnings.warn(f"{path} was damaged: the download starts again", stacklevel=2)
+        _discard(partial)
+        return None
 
 
 def _records(folder: Path) -> dict[str, str]:
-    return _read_json(folder / RECORDS)
-
-
-def _read_json(path: Path) -> dict[str, Any]:
-    """Read a JSON object of names and values; {} if the file does not exist."""
+    """Read the checksums of files by name; {} if there are none yet."""
+    path = folder / RECORDS
     try:
-        content = json.loads(path.read_text()) if path.exists() else {}
-    except ValueError as error:
-        content = error
-    if not isinstance(content, dict):
+        content = path.read_bytes() if path.exists() else b"{}"
+        return {**adapter(dict[str, str]).validate_json(content)}
+    except ValueError:
         raise ValueError(
-            f"expected a JSON object of names and checksums in {path}, got {content}: restore it, "
-            "or delete it, and the files beside it are then taken to be right"
-        )
-    return content
+            f"expected a JSON object of names and checksums in {path}: restore it, or delete it, "
+            "and the files beside it are then taken to be right"
+        ) from None
 
 
 def _record(folder: Path, name: str, digest: str) -> None:

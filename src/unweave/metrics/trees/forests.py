@@ -20,6 +20,7 @@ from unweave.core.parallel import thread_map
 from unweave.metrics.arrays import Bools, Floats, Ints
 
 _ENTRIES = 1_150_000  # rows times codes of the trees that are grown at once, to use threads well
+_SHARES = 12_000_000  # rows times classes of these trees: nodes have the shares of all classes
 _TIE_BREAKERS = 97  # random numbers per tree and code, which nodes use in turn
 
 
@@ -99,6 +100,7 @@ def grow_forest(
     # Each tree has its own generator, so the result does not depend on how many grow at once.
     streams = rng.spawn(trees)
     step = max(1, _ENTRIES // train.size) if train.size else trees
+    step = max(1, min(step, _SHARES // (len(train) * max(1, classes))))
     predictions = np.zeros((len(depths), len(test), max(1, classes)))
     importances = np.zeros((len(depths), len(codes)))
     for part in thread_map(grow_some, [streams[at : at + step] for at in range(0, trees, step)]):
