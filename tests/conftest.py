@@ -4,6 +4,10 @@ import errno
 import os
 import sys
 
+# Before numpy is imported, also for processes that tests start: threads of BLAS that wait for each
+# other on busy cores take many times as long as one.
+os.environ["OMP_NUM_THREADS"] = os.environ["OPENBLAS_NUM_THREADS"] = "1"
+
 import pytest
 import torch
 
