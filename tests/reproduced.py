@@ -1,11 +1,15 @@
 """Workspaces, trained models, and models with known weights, for tests of reproductions."""
 
+import dataclasses
+
 import numpy as np
 import pytest
 import torch
 
+from published_files import idx
 from unweave.evaluation.model import FittedModel
-from unweave.papers import Workspace
+from unweave.papers import Workspace, reproduce
+from unweave.studies.study import read_networks, stored_results
 from unweave.training import Silent, train
 from unweave.training.store import Store
 
@@ -24,6 +28,43 @@ def sketches(monkeypatch):
         return [stem.with_suffix(".png")]
 
     monkeypatch.setattr("unweave.studies.page.save_figure", save)
+
+
+def rings(count):
+    """Rings of random thickness and width, (count, 28, 28) bytes, with labels 0 to 9 in turn."""
+    rng = np.random.default_rng(0)
+    v, u = np.mgrid[:28, :28] - 13.5
+    radius, thick = rng.uniform(4, 11, (count, 1, 1)), rng.uniform(1, 3, (count, 1, 1))
+    far = np.abs(np.hypot(u * 10 / radius, v) - 10) < thick
+    return (255 * far).astype(np.uint8), (np.arange(count) % 10).astype(np.uint8)
+
+
+@pytest.fixture
+def digit_files(tmp_path, monkeypatch):
+    """Files of MNIST and Fashion-MNIST with rings in place of their images."""
+    monkeypatch.setenv("UNWEAVE_DATA", str(tmp_path / "data"))
+    images, labels = rings(200)
+    for kind in ("mnist", "fashion-mnist"):
+        folder = tmp_path / "data" / kind
+        folder.mkdir(parents=True)
+        for part in ("train", "t10k"):
+            (folder / f"{part}-images-idx3-ubyte.gz").write_bytes(idx(images))
+            (folder / f"{part}-labels-idx1-ubyte.gz").write_bytes(idx(labels))
+
+
+def made_twice(figures, tmp_path, study):
+    """Reproduce figures twice; the second time nothing is trained, and the claims are the same."""
+    at, out = workspace(tmp_path / "runs"), tmp_path / "pages"
+    figures = [dataclasses.replace(made, study=study) for made in figures]
+    first = reproduce(figures, at, out)
+    kept = read_networks(study.path(out))
+    assert [*kept] == [run.digest for run in study.runs]
+    assert all(network.failure is None for network in kept.values())
+    other = workspace(tmp_path / "none")
+    assert reproduce(figures, other, out) == first
+    assert other.trained == 0
+    assert not (tmp_path / "none").exists() or not any((tmp_path / "none").iterdir())
+    return kept, (out / f"{study.paper}.md").read_text(), stored_results(study, out)
 
 
 def fitted(run):

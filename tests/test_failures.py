@@ -62,7 +62,9 @@ def poison(lanes):
     """Break the run of one seed at one step."""
     for lane, run in enumerate(lanes.runs):
         if run.seed == POISONED and lanes.step == POISONED_AT:
-            lanes.state.parameters["model.decoder.0.weight"][lane, 0, 0] = torch.nan
+            parameters = lanes.state.parameters
+            name = next(name for name in parameters if name.startswith("model.decoder"))
+            parameters[name][lane][(0,) * (parameters[name].dim() - 1)] = torch.nan
 
 
 def killer(step):

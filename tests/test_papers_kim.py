@@ -8,16 +8,16 @@ import pytest
 from unweave.metrics import factor_vae_score
 from unweave.papers.kim2018 import shapes2d, shapes2d_figures
 from unweave.papers.kim2018.batches import Draws, claims_of
-from unweave.papers.kim2018.shapes2d import (
+from unweave.papers.kim2018.methods import (
     ACCURACY,
     CRITIC_TC,
     DISTORTION,
     HIGGINS,
     MISMATCH,
     OURS,
-    STUDY,
     TRUE_TC,
 )
+from unweave.papers.kim2018.shapes2d import STUDY
 from unweave.presets import preset
 from unweave.studies.study import Network, Results, read_networks
 from unweave.studies.workspace import Measured

@@ -48,7 +48,7 @@ def decode_png(text: str) -> NDArray[np.uint8]:
 def draw_png(axis: Axes, text: str, columns: int = 0, rows: int = 0) -> None:
     """Draw a PNG in base64 without axes; with sizes, coordinates count its columns and rows."""
     extent = (0, columns, rows, 0) if columns else None
-    axis.imshow(decode_png(text), interpolation="none" if extent is None else None, extent=extent)
+    axis.imshow(decode_png(text), interpolation="none", extent=extent)
     axis.set(xticks=[], yticks=[])
     axis.grid(False)
     axis.spines[:].set_visible(False)

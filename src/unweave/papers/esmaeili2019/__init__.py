@@ -2,7 +2,12 @@
 
 from __future__ import annotations
 
-from unweave.papers.esmaeili2019 import digits_figures, fig3, table2
+from unweave.papers.esmaeili2019 import digits_figures, fig3, table2, weights
 from unweave.studies.workspace import Reproduction
 
-FIGURES: tuple[Reproduction, ...] = (*fig3.FIGURES, *digits_figures.FIGURES, *table2.FIGURES)
+FIGURES: tuple[Reproduction, ...] = (
+    *fig3.FIGURES,
+    *digits_figures.FIGURES,
+    *table2.FIGURES,
+    *weights.FIGURES,
+)

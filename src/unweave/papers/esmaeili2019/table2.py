@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from itertools import permutations
 from typing import TYPE_CHECKING
 
@@ -64,11 +64,18 @@ def category_counts(model: FittedModel, factor: str) -> list[list[float]]:
 
     sum_n q(c|x_n) [y_n = y]: expected counts, to which an unused class does not contribute.
     """
-    latent, rows = model.run.latent, model.rows(ROWS)
+    return counts_by_factor(model, [factor])[factor]
+
+
+def counts_by_factor(model: FittedModel, factors: Sequence[str]) -> dict[str, list[list[float]]]:
+    """Return the counts of `category_counts` for several factors."""
+    latent, rows, dataset = model.run.latent, model.rows(ROWS), model.dataset
     classes = model.posteriors(rows).mean[:, latent.columns[latent.discrete.index(True)]]
-    column = model.dataset.factor_names.index(factor)
-    labels = one_hot(model.dataset.factors(rows)[:, column], model.dataset.factor_sizes[column])
-    counts: list[list[float]] = (classes.T @ labels.to(classes)).tolist()
+    values, counts = dataset.factors(rows), {}
+    for factor in factors:
+        column = dataset.factor_names.index(factor)
+        labels = one_hot(values[:, column], dataset.factor_sizes[column])
+        counts[factor] = (classes.T @ labels.to(classes)).tolist()
     return counts
 
 
@@ -236,6 +243,8 @@ def category_information(network: Network) -> float:
 def shared_information(counts: ArrayLike) -> float:
     """Return I(c; y) / H(y) of counts (C, Y) of classes c and labels y: 1 if c determines y.
 
+    It is 0 if all labels are the same.
+
     >>> shared_information([[5, 0], [0, 5]]), shared_information([[1, 1], [1, 1]])
     (1.0, 0.0)
     """
@@ -245,7 +254,8 @@ def shared_information(counts: ArrayLike) -> float:
     product = joint.sum(1, keepdims=True) * label
     both, some = joint > 0, label > 0
     entropy = -(label[some] * np.log(label[some])).sum()
-    return float((joint[both] * np.log(joint[both] / product[both])).sum() / entropy)
+    shared = (joint[both] * np.log(joint[both] / product[both])).sum()
+    return float(shared / entropy) if entropy else 0.0
 
 
 def draw_scores(groups: Mapping[str, Group]) -> Figure:

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from unweave.papers.kim2018 import batches, fig3, shapes2d
+from unweave.papers.kim2018 import batches, fig3, info_wgan_gp, mnist, related, shapes2d, shapes3d
 from unweave.papers.kim2018 import shapes2d_figures as drawn
 from unweave.studies.workspace import Reproduction
 
 _WEEKS, _STUDY = "weeks (100 minutes on an H200)", shapes2d.STUDY
 _CONTROL = "Control: the headline with the initial weights of TensorFlow"
+_LONG = "weeks (hours on an H200)"
+_DAY = "a day"
 
 FIGURES = tuple(
     Reproduction("kim2018", figure, title, cost, make, study=study)
@@ -19,11 +21,33 @@ FIGURES = tuple(
         ("fig6", "Figure 6: traversals of the best networks", _WEEKS, drawn.fig6, _STUDY),
         ("fig7", "Figures 7 and 37: the total correlation and its critic", _WEEKS,
          drawn.fig7, _STUDY),
+        ("fig8", "Figure 8: scores of InfoWGAN-GP", _LONG, info_wgan_gp.fig8, info_wgan_gp.STUDY),
+        ("fig9", "Figure 9: traversals of InfoWGAN-GP", _LONG, info_wgan_gp.fig9,
+         info_wgan_gp.STUDY),
+        ("fig10", "Figure 10: reconstruction against disentanglement on 3D Shapes", _LONG,
+         shapes3d.fig10, shapes3d.STUDY),
+        ("fig11", "Figure 11: traversals of the best networks on 3D Shapes", _LONG,
+         shapes3d.fig11, shapes3d.STUDY),
         ("fig16", "Figures 16 and 17: how both metrics depend on their settings", _WEEKS,
          drawn.fig16, _STUDY),
         ("fig18", "Figure 18: total correlation with a batch in place of the dataset", _WEEKS,
          batches.fig18, _STUDY),
         ("fig19", "Figures 19 and 20: samples, and log-likelihoods", _WEEKS, drawn.fig19, _STUDY),
+        ("fig21", "Figures 21 and 22: samples on 3D Shapes, and log-likelihoods", _LONG,
+         shapes3d.fig21, shapes3d.STUDY),
+        ("fig23", "Figure 23: AAE, and FactorVAE with p(z)", _LONG, related.fig23, related.STUDY),
+        ("related", "Appendix F: related methods against β-VAE and FactorVAE", _LONG,
+         related.related, related.STUDY),
+        ("fig24", "Figure 24: the accuracy of InfoGAN's discriminator", _DAY, mnist.fig24,
+         mnist.STUDY),
+        ("fig25", "Figures 25 and 36: traversals of InfoGAN and InfoWGAN-GP", _DAY, mnist.fig25,
+         mnist.STUDY),
+        ("fig26", "Figure 26: reconstructions with varied noise", _DAY, mnist.fig26, mnist.STUDY),
+        ("fig27", "Figures 27 to 31: other numbers of codes and categories", _DAY, mnist.fig27,
+         mnist.STUDY),
+        ("fig32", "Figure 32: losses of InfoWGAN-GP on MNIST", _DAY, mnist.fig32, mnist.STUDY),
+        ("fig33", "Figure 33: losses of InfoWGAN-GP on 2D Shapes", _LONG, info_wgan_gp.fig33,
+         info_wgan_gp.STUDY),
         ("fig40", "Figure 40: the marginals of the codes", _WEEKS, drawn.fig40, _STUDY),
         ("initial-weights", _CONTROL, "weeks (17 minutes on an H200)", drawn.initial_weights,
          shapes2d.GLOROT),

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -13,28 +11,36 @@ from scipy import stats
 from unweave.evaluation.model import chosen_rows
 from unweave.metrics import beta_vae_score, factor_vae_score
 from unweave.metrics.studies import Sensitivity, sensitivity
-from unweave.papers.kim2018.shapes2d import (
+from unweave.papers.kim2018.drawings import (
+    curves_of,
+    draw_curves,
+    draw_samples,
+    draw_trade_off,
+    draw_training,
+    draw_traversals,
+    labelled,
+    likelihood_claim,
+    stated_claim,
+)
+from unweave.papers.kim2018.methods import (
     ACCURACY,
-    CODES,
     CRITIC_TC,
     DISTORTION,
-    EDGES,
     HIGGINS,
     LATENTS,
     LIKELIHOODS,
     METHODS,
     MISMATCH,
     OURS,
-    PARTICLES,
-    STUDY,
+    SLACK,
     TRUE_TC,
-    Setting,
+    best_group,
     by_weight,
     label,
     result_of,
     setting_of,
-    texts_of,
 )
+from unweave.papers.kim2018.shapes2d import CODES, EDGES, STUDY
 from unweave.studies.drawing import (
     BLUE,
     COLOURS,
@@ -43,14 +49,12 @@ from unweave.studies.drawing import (
     MUTED,
     ORANGE,
     Values,
-    draw_means,
     letter_panels,
     panels,
-    shades,
 )
-from unweave.studies.images import draw_png, unpack_array
+from unweave.studies.images import unpack_array
 from unweave.studies.intervals import bootstrap_interval, correlation_interval
-from unweave.studies.study import PICTURES, Group, Network, NotTrained, Results, stored_results
+from unweave.studies.study import Group, Network, NotTrained, Results, stored_results
 from unweave.studies.texts import Texts
 from unweave.studies.workspace import Claim, Result, Workspace
 
@@ -58,29 +62,23 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 _FAR = 40  # nats of rate, twice what networks have at the end
+KINDS = ("beta-vae", "factor-vae")
 FACTOR, BETA, VAE = ("factor-vae", 40.0), ("beta-vae", 4.0), ("beta-vae", 1.0)
 HIGGINS_GRID = {"pairs": (50, 100, 200), "steps": (1_000, 3_000, 10_000)}
 KIM_GRID = {"batch": (25, 50, 100, 200), "votes": (200, 400, 800)}
 METRIC_SEEDS = tuple(range(10))
 SCORED_BETA = 4.0  # of the network whose codes are scored: the paper's is "randomly chosen"
 _FIG16 = Texts(__package__, "fig16")
-SLACK = 0.02  # as for the scores of figure 5
+
+
+def texts_of(figure: str) -> Texts:
+    """Return the texts of a figure of this study."""
+    return Texts(__package__, "shapes2d", figure)
 
 
 def fig4(workspace: Workspace, results: Results) -> Result:
     """Figure 4: reconstruction error and both metrics during training."""
-    rows = {DISTORTION: "reconstruction error", HIGGINS: "Higgins et al.'s metric", OURS: "score"}
-    figure, axes = panels(len(rows), 2, width=3.6, height=2.1)
-    for number, (name, title) in enumerate(rows.items()):
-        for column, kind in enumerate(METHODS):
-            axis = axes[2 * number + column]
-            draw_curves(axis, _labelled(by_weight(results, kind), METHODS[kind][1]), name)
-            axis.set_ylabel(title if column == 0 else "")
-            axis.set_ylim((10, 110) if name == DISTORTION else (0.4, 1.0))
-            if number == 0:
-                axis.set_title(METHODS[kind][0])
-            if number == 2:
-                axis.set_xlabel("iterations")
+    figure = draw_training(results, KINDS, (10, 110))
     texts, groups = texts_of("fig4"), results.groups(setting_of)
     ours, vae = groups[FACTOR], groups[VAE]
     score, error = ours.difference(vae, OURS), ours.difference(vae, DISTORTION)
@@ -90,58 +88,20 @@ def fig4(workspace: Workspace, results: Results) -> Result:
         texts.claim("reconstruction", False, contradicted=False, needs=(ours, vae),
                     ours=ours.mean(DISTORTION), vae=vae.mean(DISTORTION), difference=error),
     ]  # fmt: skip
-    return result_of("fig4", results, figure, claims)
-
-
-def _labelled(groups: Mapping[float, Group], weight: str) -> dict[str, Group]:
-    return {f"{weight} = {value:g}": group for value, group in groups.items()}
-
-
-def draw_curves(axis: Axes, groups: Mapping[str, Group], curve: str) -> None:
-    """Draw a line for each group: the mean over seeds and its interval, at every measured step."""
-    lines = zip(shades(len(groups)), DASHES * 2, groups.items(), strict=False)
-    for colour, dashes, (name, group) in lines:
-        curves = _curves(group, curve)
-        if not curves:
-            continue
-        steps = sorted(set.intersection(*map(set, curves)))  # measured in all
-        means = [bootstrap_interval(np.array([each[step] for each in curves])) for step in steps]
-        draw_means(axis, steps, means, colour, 0.2, linestyle=dashes, label=name)
-    axis.set_xticks([0, 100_000, 200_000, 300_000], ["0", "100k", "200k", "300k"])
-    if groups:
-        axis.legend(loc="best", fontsize=7, ncols=2, handlelength=2.2)
-
-
-def _curves(group: Group, curve: str) -> list[dict[float, float]]:
-    """Return the values of a curve by step, for every network."""
-    return [dict(zip(*network.curve(curve), strict=True)) for network in group.networks]
+    return result_of(texts, results, figure, claims)
 
 
 def fig5(workspace: Workspace, results: Results) -> Result:
     """Figure 5: reconstruction error against the score, and how the two metrics correlate."""
     figure, (axis,) = panels(1, 1, width=5.2, height=3.4)
-    for kind, colour, marker in (("beta-vae", BLUE, "o"), ("factor-vae", ORANGE, "s")):
-        name, weight = METHODS[kind]
-        for number, (value, group) in enumerate(by_weight(results, kind).items()):
-            axis.plot(group.values(DISTORTION), group.values(OURS), marker, color=colour,
-                      markersize=3, alpha=0.35)  # fmt: skip
-            error, score = group.mean(DISTORTION), group.mean(OURS)
-            axis.errorbar(error.value, score.value, fmt=marker, color=colour, markersize=7,
-                          xerr=[[error.value - error.low], [error.high - error.value]],
-                          yerr=[[score.value - score.low], [score.high - score.value]],
-                          label=name if number == 0 else "")  # fmt: skip
-            axis.annotate(f"{weight} = {value:g}", (error.value, score.value), (6, 6),
-                          textcoords="offset points", fontsize=8, color=colour)  # fmt: skip
+    draw_trade_off(axis, results, KINDS)
     for stated, colour, text in ((0.73, BLUE, "β = 4"), (0.82, ORANGE, "γ = 40")):
         axis.plot(45, stated, "x", color=colour, markersize=8, markeredgewidth=2)
         axis.annotate(f"paper, {text}", (45, stated), (7, -3), textcoords="offset points",
                       fontsize=8, color=MUTED)  # fmt: skip
-    axis.set_xlabel("reconstruction error at the end of training (nats)")
-    axis.set_ylabel("score of Kim & Mnih")
-    axis.legend(loc="lower left")
     claims = [*headline_claims(results), *_correlation_claims(results)]
     noticed = _excursions(results.groups(setting_of)[FACTOR])
-    return result_of("fig5", results, figure, claims, noticed)
+    return result_of(texts_of("fig5"), results, figure, claims, noticed)
 
 
 def _excursions(group: Group) -> str:
@@ -162,42 +122,20 @@ def headline_claims(results: Results) -> list[Claim]:
     groups = results.groups(setting_of)
     ours, theirs = groups[FACTOR], groups[BETA]
     more = ours.difference(theirs, OURS)
+    texts, remark = texts_of("fig5"), "The reason is open; see the remark below."
     return [
-        _stated(results, BETA, "score", 0.73, 0.02),
-        _stated(results, BETA, "error", 45.0, 2.0),
-        _stated(results, FACTOR, "score", 0.82, 0.02),
-        _stated(results, FACTOR, "error", 45.0, 2.0),
-        texts_of("fig5").claim("higher_score", more.low > 0, contradicted=more.high < 0,
+        stated_claim(texts, results, BETA, "score", 0.73),
+        stated_claim(texts, results, BETA, "error", 45.0, 2.0),
+        stated_claim(texts, results, FACTOR, "score", 0.82, reason=remark),
+        stated_claim(texts, results, FACTOR, "error", 45.0, 2.0, reason=remark),
+        texts.claim("higher_score", more.low > 0, contradicted=more.high < 0,
                                needs=(ours, theirs), difference=more),
     ]  # fmt: skip
 
 
-def _stated(results: Results, setting: Setting, what: str, stated: float, slack: float) -> Claim:
-    """Judge a mean that the paper states as "around" a value, without its error.
-
-    It agrees if it is in our interval, up to a slack, and contradicts ours if it is more than
-    three slacks away.
-    """
-    kind, weight = setting
-    read = {"score": OURS, "error": DISTORTION}[what]
-    label = {"score": "mean score", "error": "reconstruction error"}[what]
-    group = results.groups(setting_of)[setting]
-    mean = group.mean(read)
-    away = max(mean.low - stated, stated - mean.high, 0.0)
-    contradicted = away > 3 * slack
-    reason = "The reason is open" + ("; see the remark below." if kind == "factor-vae" else ".")
-    claim = texts_of("fig5").claim(
-        "contradicted" if contradicted else "stated", away <= slack, contradicted=contradicted,
-        needs=(group,), what=label, method=f"{METHODS[kind][0]} ({METHODS[kind][1]} = {weight:g})",
-        stated=stated, slack=slack, limit=3 * slack, mean=mean,
-        median=np.median(group.values(read)), away=away, reason=reason,
-    )  # fmt: skip
-    return replace(claim, name=f"{kind.partition('-')[0]}_{what}")
-
-
 def _correlation_claims(results: Results) -> list[Claim]:
     """Judge how the two metrics correlate over all networks."""
-    groups = [group for method in METHODS for group in by_weight(results, method).values()]
+    groups = [group for kind in KINDS for group in by_weight(results, kind).values()]
     networks = tuple(network for group in groups for network in group.networks)
     everyone = Group(networks, len(results.study.runs))
     if len(everyone.networks) < 3:
@@ -224,11 +162,11 @@ def fig7(workspace: Workspace, results: Results) -> Result:
     groups = by_weight(results, "factor-vae")
     figure, axes = panels(1, 3, width=3.0, height=2.4)
     for axis, name in zip(axes, (TRUE_TC, CRITIC_TC, ACCURACY), strict=True):
-        draw_curves(axis, _labelled(groups, "γ"), name)
+        draw_curves(axis, labelled(groups, "γ"), name)
         axis.set_xlabel("iterations")
     axes[0].set_ylabel("nats")
     letter_panels(axes, ("true total correlation", "critic's estimate", "critic's accuracy"))
-    return result_of("fig7", results, figure, critic_claims(results))
+    return result_of(texts_of("fig7"), results, figure, critic_claims(results))
 
 
 def critic_claims(results: Results) -> list[Claim]:
@@ -264,23 +202,10 @@ def critic_claims(results: Results) -> list[Claim]:
 
 def fig6(workspace: Workspace, results: Results) -> Result:
     """Figure 6: traversals of the best and of the median networks."""
-    figure, axes = panels(1, 4, width=2.3, height=3.3)
-    for axis in axes:
-        axis.set_axis_off()
-    best = {method: _best_group(results, method) for method in METHODS}
-    for column, group in enumerate(best.values()):
-        for place, (which, network) in enumerate(group.best_and_median(OURS).items()):
-            axis = axes[2 * place + column]
-            draw_png(axis, network.facts[PICTURES]["traversals"])
-            name = label(setting_of(network.run)).replace(",", "")
-            axis.set_title(f"{name}, {which}\nscore {network.last(OURS):.3f}", fontsize=8)
-    return result_of("fig6", results, figure, [_factors_claim(best)], latents=LATENTS)
-
-
-def _best_group(results: Results, method: str) -> Group:
-    """Return the networks of the setting with the largest mean score."""
-    groups = by_weight(results, method).values()
-    return max(groups, key=lambda group: group.values(OURS).mean(), default=Group((), 1))
+    figure = draw_traversals(results, KINDS)
+    best = {kind: best_group(results, kind) for kind in KINDS}
+    claims = [_factors_claim(best)]
+    return result_of(texts_of("fig6"), results, figure, claims, latents=LATENTS)
 
 
 def _factors_claim(best: dict[str, Group]) -> Claim:
@@ -298,14 +223,14 @@ def _factors_claim(best: dict[str, Group]) -> Claim:
             for bad in ("orientation", "shape")
         ]
         shares = ", ".join(f"{name} {each.mean():.2f}" for name, each in votes.items())
-        parts.append(f"{METHODS[method][0]}: {shares}")
+        parts.append(f"{METHODS[method].name}: {shares}")
     return texts_of("fig6").claim("factors", min(lows) > 0, contradicted=False,
                                   needs=best.values(), votes="; ".join(parts))  # fmt: skip
 
 
 def fig40(workspace: Workspace, results: Results) -> Result:
     """Figure 40: histograms of q(z_j) beside the prior."""
-    groups = [group for method in METHODS for group in by_weight(results, method).values()]
+    groups = [group for kind in KINDS for group in by_weight(results, kind).values()]
     figure, axes = panels(max(1, len(groups)), 10, width=0.8, height=0.75)
     middle, width = (EDGES[1:] + EDGES[:-1]) / 2, EDGES[1] - EDGES[0]
     prior = np.exp(-(middle**2) / 2) / np.sqrt(2 * np.pi)
@@ -329,38 +254,19 @@ def fig40(workspace: Workspace, results: Results) -> Result:
         "mismatch", more.low > 0, contradicted=more.high < 0, needs=(ours, theirs),
         ours=ours.mean(MISMATCH), theirs=theirs.mean(MISMATCH),
     )  # fmt: skip
-    return result_of("fig40", results, figure, [claim])
+    return result_of(texts_of("fig40"), results, figure, [claim])
 
 
 def fig19(workspace: Workspace, results: Results) -> Result:
     """Figures 19 and 20: samples of the best networks, and their log-likelihoods."""
-    figure, axes = panels(1, 2, width=3.6, height=2.4)
-    for axis, method in zip(axes, METHODS, strict=True):
-        axis.set_axis_off()
-        if network := _best_group(results, method).best_and_median(OURS).get("best"):
-            draw_png(axis, network.facts[PICTURES]["samples"])
-            name = label(setting_of(network.run)).replace(",", "")
-            axis.set_title(f"{name}, log p(x) ≥ {network.facts['log_likelihood']:.1f}")
+    texts = texts_of("fig19")
     claims = [
-        _likelihood_claim(results, ("beta-vae", 1.0), -43.3),
-        _likelihood_claim(results, ("beta-vae", 4.0), -46.1),
-        _likelihood_claim(results, ("factor-vae", 35.0), -51.9),
+        likelihood_claim(texts, results, VAE, -43.3, best=False),
+        likelihood_claim(texts, results, BETA, -46.1),
+        likelihood_claim(texts, results, ("factor-vae", 35.0), -51.9),
     ]
-    return result_of("fig19", results, figure, claims, likelihoods=LIKELIHOODS)
-
-
-def _likelihood_claim(results: Results, setting: Setting, stated: float) -> Claim:
-    group, vae = results.groups(setting_of)[setting], setting[1] == 1.0
-    values = group.values(lambda network: float(network.facts["log_likelihood"]))
-    best = group.ranked(OURS)[0] if group.networks else None
-    error = best.facts["log_likelihood_error"] if best else float("nan")
-    value = float(values.mean()) if vae or not best else best.facts["log_likelihood"]
-    return texts_of("fig19").claim(
-        "likelihood", abs(value - stated) <= 2 * error, contradicted=False, needs=(group,),
-        chosen="a randomly chosen VAE" if vae else f"the best {label(setting)}", stated=stated,
-        value=value, error=error, low=values.min(), high=values.max(), particles=PARTICLES,
-        likelihoods=LIKELIHOODS,
-    )  # fmt: skip
+    figure = draw_samples(results, KINDS)
+    return result_of(texts, results, figure, claims, likelihoods=LIKELIHOODS)
 
 
 def fig16(workspace: Workspace, results: Results) -> Result:
@@ -428,12 +334,12 @@ def initial_weights(workspace: Workspace, results: Results) -> Result:
     for setting, colour in ((BETA, BLUE), (FACTOR, ORANGE)):
         for groups, marker, name in ((plain, "o", "1/√(fan-in)"), (glorot, "^", "Glorot")):
             errors, scores = (groups[setting].values(read) for read in (DISTORTION, OURS))
-            text = f"{METHODS[setting[0]][0]}, {name}"
+            text = f"{METHODS[setting[0]].name}, {name}"
             right.plot(errors, scores, marker, color=colour, markersize=4, alpha=0.7, label=text)
     right.set(xlabel="reconstruction error at the end", ylabel="score of Kim & Mnih")
     right.legend(loc="lower left", fontsize=6)
     letter_panels([left, right], ["", ""])
-    texts = Texts(__package__, "shapes2d", "initial_weights")
+    texts = texts_of("initial_weights")
     claims = []
     for setting, stated in ((FACTOR, 0.82), (BETA, 0.73)):
         ours, theirs = glorot[setting], plain[setting]
@@ -465,10 +371,10 @@ def initial_weights(workspace: Workspace, results: Results) -> Result:
         glorot_score_halfway=f"{_mean_at(glorot[FACTOR], OURS):.3f}",
         glorot_score_end=f"{glorot[FACTOR].mean(OURS).value:.3f}",
     )
-    return result_of("initial_weights", results, figure, claims, noticed)
+    return result_of(texts, results, figure, claims, noticed)
 
 
 def _mean_at(group: Group, name: str, step: int = 150_000) -> float:
     """Return the mean of a curve over networks at a step."""
-    curves = _curves(group, name)
+    curves = curves_of(group, name)
     return float(sum(curve[step] for curve in curves) / max(1, len(curves)))

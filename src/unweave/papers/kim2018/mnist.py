@@ -1,0 +1,270 @@
+"""Figures 24 to 32 and 36 of [Kim2018]: InfoGAN and InfoWGAN-GP on MNIST.
+
+The digit that an image shows is that of its nearest neighbours in the dataset.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from functools import partial
+from typing import TYPE_CHECKING
+
+import numpy as np
+from numpy.typing import NDArray
+
+from unweave.evaluation.model import Array, FittedModel
+from unweave.evaluation.monitor import Measure
+from unweave.papers.esmaeili2019.digits import Digits, digits_of
+from unweave.papers.kim2018.drawings import curves_of
+from unweave.presets import preset
+from unweave.studies.drawing import BLUE, panels
+from unweave.studies.images import draw_png, encode_png
+from unweave.studies.study import PICTURES, Group, Network, Results, Study
+from unweave.studies.texts import Texts
+from unweave.studies.workspace import Claim, Numbers, Result, Workspace
+from unweave.training.run import Run
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+ACCURACY = "terms/critic_accuracy"
+LOSSES = {
+    "terms/adversarial": "generator's loss", "terms/critic": "critic's loss",
+    "terms/information": "-L (nats)",
+}  # fmt: skip
+SETTINGS: dict[str, list[Run]] = {
+    "InfoGAN": preset("kim2018/mnist-info-gan").runs(),
+    "InfoWGAN-GP": preset("kim2018/mnist-info-wgan-gp").runs(),
+    "three codes": preset("kim2018/mnist-info-gan-three-codes").runs(),
+    "2 categories": preset("kim2018/mnist-info-gan-categories").runs(["latent.category.size=2"]),
+    "20 categories": preset("kim2018/mnist-info-gan-categories").runs(["latent.category.size=20"]),
+}
+COLUMNS = 10  # of a picture of traversals, and of reconstructions with varied noise
+GUESSING = 0.55  # the accuracy of a critic that calls all images real is 0.5
+OFTEN = 0.1  # share of images
+TEN = 10  # digits
+_PER_DIGIT = 10
+_STARTS = 20  # codes that traversals start from, to count digits
+
+
+def describe(model: FittedModel) -> Numbers:
+    """Return what figures show of a trained network, beside its curves."""
+    digits = digits_of(model.dataset)
+    first = model.encode(digits.images[digits.first(1)])
+    chosen = digits.first(_PER_DIGIT)
+    codes = model.encode(digits.images[chosen])
+    return {
+        "continuous": _changed_by_codes(model, digits, codes),
+        "categories": _digits_of_categories(model, digits, codes[:_STARTS]),
+        "noise": _changed_by_noise(model, digits, codes),
+        PICTURES: {
+            "traversals": encode_png(model.traverse(digits.images[chosen[:1]], steps=COLUMNS)),
+            "noise": encode_png(
+                [
+                    np.concatenate([image[None], _vary_noise(model, code)])
+                    for image, code in zip(digits.images[digits.first(1)], first, strict=True)
+                ]
+            ),
+        },
+    }
+
+
+def _vary_noise(model: FittedModel, code: Array) -> Array:
+    """Decode one code with different noise, (COLUMNS, *shape)."""
+    return model.decode(np.repeat(code[None], COLUMNS, 0), model.draw_noise(COLUMNS))
+
+
+def _changed(shown: NDArray[np.int64]) -> float:
+    """Return the share of images that do not show the commonest digit of their row (n, columns)."""
+    commonest = [np.bincount(row).max() for row in shown]
+    return float(1 - np.sum(commonest) / shown.size)
+
+
+def _changed_by_noise(model: FittedModel, digits: Digits, codes: Array) -> float:
+    """Return how often the digit changes as the noise varies.  [Kim2018] fig. 26."""
+    return _changed(np.stack([digits.classify(_vary_noise(model, code)) for code in codes]))
+
+
+def _changed_by_codes(model: FittedModel, digits: Digits, codes: Array) -> float:
+    """Return how often the digit changes along traversals of continuous codes.  [Kim2018] fig. 25.
+
+    The mean over the continuous codes.
+    """
+    values = model.traversal_values(COLUMNS)
+    shares = []
+    for variable, discrete in enumerate(model.run.latent.discrete):
+        if not discrete:
+            rows = [model.traverse_variable(code, variable, values[variable]) for code in codes]
+            shares.append(_changed(np.stack([digits.classify(row) for row in rows])))
+    return float(np.mean(shares))
+
+
+def _digits_of_categories(model: FittedModel, digits: Digits, codes: Array) -> float:
+    """Return how many digits a traversal of the category shows, on average."""
+    variable = model.run.latent.discrete.index(True)
+    values = model.traversal_values(COLUMNS)[variable]
+    rows = [digits.classify(model.traverse_variable(code, variable, values)) for code in codes]
+    return float(np.mean([len(np.unique(row)) for row in rows]))
+
+
+def setting_of(run: Run) -> str:
+    """Return the name of a run's setting."""
+    return next(name for name, runs in SETTINGS.items() if run in runs)
+
+
+STUDY = Study(
+    "kim2018",
+    "mnist",
+    [run for runs in SETTINGS.values() for run in runs],
+    measures=(Measure(every=500, rows=2_048),),
+    describe=describe,
+    precision="fp32",
+)
+
+
+def _fact(name: str, network: Network) -> float:
+    return float(network.facts[name])
+
+
+CONTINUOUS, CATEGORIES, NOISE = (
+    partial(_fact, name) for name in ("continuous", "categories", "noise")
+)
+
+
+def _result(
+    figure: str, results: Results, drawings: dict[str, Figure], claims: Sequence[Claim]
+) -> Result:
+    groups = results.groups(setting_of)
+    counts = "; ".join(f"{name}: {len(group.networks)}" for name, group in groups.items())
+    return texts_of(figure).result(
+        drawings, claims, there=len(results.networks), planned=len(results.study.runs),
+        counts=counts, seeds=results.seeds,
+    )  # fmt: skip
+
+
+def texts_of(figure: str) -> Texts:
+    """Return the texts of a figure of this study."""
+    return Texts(__package__, "mnist", figure)
+
+
+def fig24(workspace: Workspace, results: Results) -> Result:
+    """Figure 24: the accuracy of InfoGAN's discriminator during training."""
+    group = results.groups(setting_of)["InfoGAN"]
+    figure, (axis,) = panels(1, 1, width=4.4, height=2.4)
+    _draw_lines(axis, group, ACCURACY)
+    axis.axhline(0.5, color="0.6", linewidth=1, linestyle=":")
+    axis.set(xlabel="iterations", ylabel="accuracy", ylim=(0.4, 1.02))
+    return _result("fig24", results, {"": figure}, [degenerate_claim(group)])
+
+
+def degenerate_claim(group: Group) -> Claim:
+    """Judge whether the discriminators of all runs end up guessing."""
+    ends = group.values(ACCURACY)
+    return texts_of("fig24").claim(
+        "degenerate", bool((ends < GUESSING).all()), contradicted=False, needs=(group,),
+        bound=GUESSING, ends=", ".join(f"{end:.2f}" for end in ends),
+    )  # fmt: skip
+
+
+def _draw_lines(axis: Axes, group: Group, curve: str) -> None:
+    for values in curves_of(group, curve):
+        axis.plot(list(values), list(values.values()), color=BLUE, alpha=0.5, linewidth=1)
+
+
+def fig32(workspace: Workspace, results: Results) -> Result:
+    """Figure 32: the losses of InfoWGAN-GP during training."""
+    group = results.groups(setting_of)["InfoWGAN-GP"]
+    figure, axes = panels(1, len(LOSSES), width=2.6, height=2.2)
+    for axis, (curve, title) in zip(axes, LOSSES.items(), strict=True):
+        _draw_lines(axis, group, curve)
+        axis.set(title=title, xlabel="iterations")
+    return _result("fig32", results, {"": figure}, ())
+
+
+def fig25(workspace: Workspace, results: Results) -> Result:
+    """Figures 25 and 36: traversals of all seeds of both GANs."""
+    groups = results.groups(setting_of)
+    drawings = {
+        "": _draw_pictures(groups["InfoGAN"], "traversals"),
+        "wgan-gp": _draw_pictures(groups["InfoWGAN-GP"], "traversals"),
+    }
+    claims = [
+        claim for name in ("InfoGAN", "InfoWGAN-GP") for claim in class_claims(name, groups[name])
+    ]
+    return _result("fig25", results, drawings, claims)
+
+
+def class_claims(name: str, group: Group) -> list[Claim]:
+    """Judge whether the digit changes with continuous codes, and digits repeat over classes."""
+    texts = texts_of("fig25")
+    changed, shown = group.mean(CONTINUOUS), group.mean(CATEGORIES)
+    return [
+        texts.claim("continuous", changed.low > OFTEN, contradicted=False, needs=(group,),
+                    method=name, bound=OFTEN, changed=changed),
+        texts.claim("overlapping", shown.high < TEN - 1, contradicted=shown.low > TEN - 0.5,
+                    needs=(group,), method=name, shown=shown),
+    ]  # fmt: skip
+
+
+def fig26(workspace: Workspace, results: Results) -> Result:
+    """Figure 26: reconstructions of InfoGAN with varied noise."""
+    group = results.groups(setting_of)["InfoGAN"]
+    changed = group.mean(NOISE)
+    claim = texts_of("fig26").claim("noise", changed.low > OFTEN, contradicted=False,
+                                    needs=(group,), bound=OFTEN, changed=changed)  # fmt: skip
+    one = Group(group.networks[:1], 1)
+    return _result("fig26", results, {"": _draw_pictures(one, "noise", 2.6)}, [claim])
+
+
+def fig27(workspace: Workspace, results: Results) -> Result:
+    """Figures 27 to 31: other numbers of codes and categories."""
+    groups = results.groups(setting_of)
+    drawings = {
+        name.replace(" ", "-"): _draw_pictures(groups[name], each, 2.6, title=title)
+        for name, each, title in (
+            ("three codes", "traversals", "three continuous codes"),
+            ("2 categories", "traversals", "2 categories"),
+            ("20 categories", "traversals", "20 categories"),
+        )
+    }
+    for name in ("2 categories", "20 categories"):
+        key = f"{name.replace(' ', '-')}-noise"
+        drawings[key] = _draw_pictures(groups[name], "noise", 2.6, title=f"{name}, varied noise")
+    return _result("fig27", results, drawings, number_claims(groups))
+
+
+def number_claims(groups: Mapping[str, Group]) -> list[Claim]:
+    """Judge how the numbers of codes and categories change what carries the digit.
+
+    The paper shows one network of each, so a comparison with five seeds is all there is.
+    """
+    texts, usual = texts_of("fig27"), groups["InfoGAN"]
+    claims = []
+    for key, name, read, sign in (
+        ("three_codes", "three codes", CONTINUOUS, 1),
+        ("two_codes", "2 categories", CONTINUOUS, 1),
+        ("two_noise", "2 categories", NOISE, 1),
+        ("twenty_noise", "20 categories", NOISE, -1),
+    ):
+        ours, values = groups[name], usual.values(read)
+        value = float(ours.values(read).mean())
+        beyond = bool((sign * (value - values) > 0).all())
+        claims.append(
+            texts.claim(key, beyond, contradicted=False, needs=(ours, usual), value=value,
+                        low=values.min(), high=values.max(), count=len(values))
+        )  # fmt: skip
+    return claims
+
+
+def _draw_pictures(
+    group: Group, picture: str, width: float = 2.1, title: str | None = None
+) -> Figure:
+    """Draw a picture of every network of a group, side by side."""
+    figure, axes = panels(1, max(1, len(group.networks)), width=width, height=0.75 * width)
+    for axis in axes:
+        axis.set_axis_off()
+    for axis, network in zip(axes, group.networks, strict=False):
+        draw_png(axis, network.facts[PICTURES][picture])
+        axis.set_title(title or f"seed {network.run.seed}", fontsize=8)
+    return figure
