@@ -104,16 +104,18 @@ def philox_words(seed: Tensor, step: Tensor, stream: int, blocks: int) -> Tensor
     return torch.stack(philox(counter, key), -2)
 
 
-def _define(name: str) -> Callable[[_Draw], _Draw]:
+def _define(name: str, empty: _Draw) -> Callable[[_Draw], _Draw]:
     """Make a function an operator that vmap maps at once, for seeds and steps of a common shape.
 
-    `torch.library.custom_op` would load torch's compiler at the first draw, which takes seconds.
+    `empty` returns a result of the same shape. `torch.library.custom_op` would load torch's
+    compiler at the first draw, which takes seconds.
     """
 
     def register(draw: _Draw) -> _Draw:
         signature = "(Tensor seed, Tensor step, int stream, int count) -> Tensor"
         torch.library.define(name, signature, tags=torch.Tag.pt2_compliant_tag)
         torch.library.impl(name, "default")(draw)
+        torch.library.register_fake(name)(empty)
         operator: _Draw = getattr(torch.ops.unweave, name.partition("::")[2])
         torch.library.register_vmap(name, partial(_map, operator))
         return operator
@@ -132,7 +134,11 @@ def _map(
     return operator(*torch.broadcast_tensors(seed, step), *arguments[2:]), 0
 
 
-@_define("unweave::random_words")
+def _empty_words(seed: Tensor, step: Tensor, stream: int, blocks: int) -> Tensor:
+    return seed.new_empty((*seed.shape, 4, blocks))
+
+
+@_define("unweave::random_words", _empty_words)
 def _random_words(seed: Tensor, step: Tensor, stream: int, blocks: int) -> Tensor:
     """Draw words (*S, 4, blocks) for seeds and steps of a common shape S, for all lanes at once."""
     if seed.device.type == "cuda" and kernels.available():
@@ -142,12 +148,11 @@ def _random_words(seed: Tensor, step: Tensor, stream: int, blocks: int) -> Tenso
     return philox_words(seed, step, stream, blocks)
 
 
-@torch.library.register_fake("unweave::random_words")
-def _(seed: Tensor, step: Tensor, stream: int, count: int) -> Tensor:
-    return seed.new_empty((*seed.shape, 4, count))
+def _empty_normal(seed: Tensor, step: Tensor, stream: int, count: int) -> Tensor:
+    return seed.new_empty((*seed.shape, count), dtype=torch.float32)
 
 
-@_define("unweave::random_normal")
+@_define("unweave::random_normal", _empty_normal)
 def _random_normal(seed: Tensor, step: Tensor, stream: int, count: int) -> Tensor:
     """Draw normal numbers (*S, count) in float32 for seeds and steps of a common shape S."""
     if seed.device.type == "cuda" and kernels.available():
@@ -157,11 +162,6 @@ def _random_normal(seed: Tensor, step: Tensor, stream: int, count: int) -> Tenso
     half = -(-count // 2)
     words = _random_words(seed, step, stream, -(-half // 2)).flatten(-2)[..., : 2 * half]
     return box_muller(words, torch.float32)[..., :count].contiguous()
-
-
-@torch.library.register_fake("unweave::random_normal")
-def _(seed: Tensor, step: Tensor, stream: int, count: int) -> Tensor:
-    return seed.new_empty((*seed.shape, count), dtype=torch.float32)
 
 
 def box_muller(words: Tensor, dtype: torch.dtype) -> Tensor:
