@@ -4,6 +4,10 @@ import errno
 import os
 import sys
 
+# Before numpy is imported, also for processes that tests start: threads of BLAS that wait for each
+# other on busy cores take many times as long as one.
+os.environ["OMP_NUM_THREADS"] = os.environ["OPENBLAS_NUM_THREADS"] = "1"
+
 import pytest
 import torch
 
@@ -11,10 +15,17 @@ if not torch.cuda.is_available():
     os.environ["TRITON_INTERPRET"] = "1"  # before any kernel is defined
 
 
+@pytest.fixture(autouse=True, scope="session")
+def one_core():
+    """Start no processes or threads, also for fixtures that several tests share."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("unweave.core.parallel.usable_cores", lambda: 1)
+        yield
+
+
 @pytest.fixture(autouse=True)
-def as_if_alone(monkeypatch):
+def as_if_alone():
     """Make random numbers and threads of a test independent of earlier tests."""
-    monkeypatch.setattr("unweave.core.parallel.usable_cores", lambda: 1)
     torch.manual_seed(0)
     torch.set_num_threads(1)  # for tiny networks more threads are slower
 

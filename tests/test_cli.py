@@ -45,7 +45,7 @@ def test_train_evaluate_report_runs_cite(unweave, tmp_path):
     code, _, err = unweave("evaluate", name, "--store", store, "--codes", "cdf")
     assert code != 0
     assert "prior-cdf" in err
-    code, out, _ = unweave("report", name, "--store", store, "--rows", 200)
+    code, out, _ = unweave("report", name, "--store", store, "--rows", 200, "--no-explorer")
     assert code == 0
     assert (folders[0].path / "report.html").stat().st_size > 10_000
     code, out, _ = unweave("runs", "--store", store)
@@ -100,7 +100,7 @@ def test_train_and_report_on_a_folder_of_images_and_a_file_of_arrays(unweave, tm
                                "--store", tmp_path / "runs")  # fmt: skip
         assert code == 0, err
     for folder in Store(tmp_path / "runs").folders():
-        assert unweave("report", folder.path)[0] == 0
+        assert unweave("report", folder.path, "--no-explorer")[0] == 0
 
 
 def test_the_run_to_look_at_is_the_best_held_out_and_warnings_name_their_run(unweave, tmp_path):
@@ -117,7 +117,7 @@ def test_the_run_to_look_at_is_the_best_held_out_and_warnings_name_their_run(unw
     assert following[0].endswith("(the best held-out loss of 3 runs)")
     assert following[1].startswith("and:  unweave compare ")
     assert all(name in following[1] for name in folders)
-    code, _, err = unweave("report", best, "--store", store)
+    code, _, err = unweave("report", best, "--store", store, "--no-explorer")
     assert code == 0, err
     assert f"run {best}, scores of its report: 48 rows are too few" in err
 

@@ -88,7 +88,12 @@ def test_a_lane_trains_like_a_single_run(objective, network, vectorised):
                 torch.testing.assert_close(found, value[0], rtol=1e-3, atol=atol)
 
 
-@pytest.mark.parametrize(("objective", "latent"), CROSS)
+# Without the plain Gaussian, with which every objective is tested above and below, for objectives
+# that meet the largest tree.
+TREES = [(o, p) for o, p in CROSS if p is not LATENTS[0] or o.incompatibility(LATENTS[-1])]
+
+
+@pytest.mark.parametrize(("objective", "latent"), TREES)
 def test_objectives_and_latents_train_in_lanes_and_resume(objective, latent):
     """Finite terms, the right players, a lane like a single run, resumed bit for bit."""
     runs = [small_run(objective=objective, latent=latent, seed=seed) for seed in (0, 1)]

@@ -227,19 +227,22 @@ def _poisson_quantile(mean: Tensor, probability: Tensor) -> Tensor:
     """Return the smallest count whose cdf is at least the probability, by bisection."""
     rate = mean.double()
     low, high = -torch.ones_like(rate), (rate + 12 * rate.sqrt() + 30).ceil()
-    for _ in range(40):
+    while (high - low > 1).any():
         middle = ((low + high) / 2).floor()
-        enough = torch.special.gammaincc(middle.clamp_min(0) + 1, rate) >= probability
-        enough &= middle >= 0
+        enough = torch.special.gammaincc(middle + 1, rate) >= probability
         low, high = torch.where(enough, low, middle), torch.where(enough, middle, high)
     return high.to(mean.dtype)
 
 
 def _gamma_quantile(concentration: Tensor, probability: Tensor) -> Tensor:
-    """Return the value at which the cdf of a gamma distribution has a value, by bisection."""
-    low = torch.full_like(concentration, -700.0)
-    high = (concentration + 12 * concentration.sqrt() + 40).log()
-    for _ in range(60):
+    """Return the value at which the cdf of a gamma distribution has a value, by bisection.
+
+    To a relative precision of 1e-6 or better. The cdf at x is at most x^r / Gamma(r + 1), which
+    bounds the value from below.
+    """
+    bound = (probability.double().log() + torch.lgamma(concentration + 1)) / concentration
+    low, high = bound.clamp_min(-700.0), (concentration + 12 * concentration.sqrt() + 40).log()
+    for _ in range(30):
         middle = (low + high) / 2
         enough = torch.special.gammainc(concentration, middle.exp()) >= probability
         low, high = torch.where(enough, low, middle), torch.where(enough, middle, high)

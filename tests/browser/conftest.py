@@ -1,11 +1,8 @@
 """One Chromium for all tests of the explorer, and the pages that they open."""
 
-from functools import cache
-
 import pytest
 import torch
 from playwright.sync_api import sync_playwright
-from torch.onnx._internal.exporter._registration import ONNXRegistry
 
 import unweave as uw
 from browser.chromium import ARGUMENTS, executable, explorer
@@ -56,9 +53,6 @@ def networks_page(network_models, tmp_path_factory):
     """A page of all networks."""
     path = tmp_path_factory.mktemp("pages") / "networks.html"
     with pytest.MonkeyPatch.context() as patch:
-        # Else every export builds torch's list of operators, which takes as long as the rest of it.
-        operators = cache(ONNXRegistry.from_torchlib)
-        patch.setattr(ONNXRegistry, "from_torchlib", staticmethod(operators))
         patch.setattr(contents, "_LEVEL", 1)
         return uw.share(list(network_models.values()), path, rows=2, thumbnails=1)
 

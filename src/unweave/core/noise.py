@@ -54,7 +54,8 @@ from __future__ import annotations
 
 import math
 import zlib
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any, NamedTuple
 
 import torch
@@ -67,12 +68,15 @@ _MULTIPLIERS = (0xD2511F53, 0xCD9E8D57)  # [Salmon2011] Philox4x32
 _WEYL = (0x9E3779B9, 0xBB67AE85)
 _ROUNDS = 10
 
+_Draw = Callable[[Tensor, Tensor, int, int], Tensor]
 
-def philox(counter: Sequence[Tensor], key: Sequence[Tensor]) -> tuple[Tensor, ...]:
+
+def philox(counter: Sequence[Any], key: Sequence[Any]) -> tuple[Any, ...]:
     """Philox4x32-10: four 32-bit words from a four-word counter and a two-word key.
 
-    Words are int64 tensors holding values in [0, 2^32); all shapes broadcast. A product of two
-    words overflows int64, whose wrapped bit pattern is the unsigned product.  [Salmon2011] sec. 3
+    Words are int64 tensors or arrays holding values in [0, 2^32); all shapes broadcast. A product
+    of two words overflows int64, whose wrapped bit pattern is the unsigned product.  [Salmon2011]
+    sec. 3
     """
     c0, c1, c2, c3 = counter
     k0, k1 = key
@@ -93,10 +97,48 @@ def philox_words(seed: Tensor, step: Tensor, stream: int, blocks: int) -> Tensor
     index = torch.arange(blocks, device=seed.device)
     seed, step = seed.unsqueeze(-1), step.unsqueeze(-1)
     counter = (index, step & _MASK, (step >> 32) & _MASK, torch.full_like(index, stream))
-    return torch.stack(philox(counter, (seed & _MASK, (seed >> 32) & _MASK)), -2)
+    key = (seed & _MASK, (seed >> 32) & _MASK)
+    if seed.device.type == "cpu":  # numpy takes a third of torch's time for so many operations
+        words = philox([word.numpy() for word in counter], [word.numpy() for word in key])
+        return torch.stack([torch.from_numpy(word) for word in words], -2)
+    return torch.stack(philox(counter, key), -2)
 
 
-@torch.library.custom_op("unweave::random_words", mutates_args=())
+def _define(name: str, empty: _Draw) -> Callable[[_Draw], _Draw]:
+    """Make a function an operator that vmap maps at once, for seeds and steps of a common shape.
+
+    `empty` returns a result of the same shape. `torch.library.custom_op` would load torch's
+    compiler at the first draw, which takes seconds.
+    """
+
+    def register(draw: _Draw) -> _Draw:
+        signature = "(Tensor seed, Tensor step, int stream, int count) -> Tensor"
+        torch.library.define(name, signature, tags=torch.Tag.pt2_compliant_tag)
+        torch.library.impl(name, "default")(draw)
+        torch.library.register_fake(name)(empty)
+        operator: _Draw = getattr(torch.ops.unweave, name.partition("::")[2])
+        torch.library.register_vmap(name, partial(_map, operator))
+        return operator
+
+    return register
+
+
+def _map(
+    operator: _Draw, info: object, in_dims: tuple[int | None, ...], *arguments: Any
+) -> tuple[Tensor, int]:
+    """Add the dimension of vmap in front of the common shape of seeds and steps."""
+    seed, step = (
+        each if dim is None else each.movedim(dim, 0)
+        for each, dim in zip(arguments[:2], in_dims[:2], strict=True)
+    )
+    return operator(*torch.broadcast_tensors(seed, step), *arguments[2:]), 0
+
+
+def _empty_words(seed: Tensor, step: Tensor, stream: int, blocks: int) -> Tensor:
+    return seed.new_empty((*seed.shape, 4, blocks))
+
+
+@_define("unweave::random_words", _empty_words)
 def _random_words(seed: Tensor, step: Tensor, stream: int, blocks: int) -> Tensor:
     """Draw words (*S, 4, blocks) for seeds and steps of a common shape S, for all lanes at once."""
     if seed.device.type == "cuda" and kernels.available():
@@ -106,12 +148,11 @@ def _random_words(seed: Tensor, step: Tensor, stream: int, blocks: int) -> Tenso
     return philox_words(seed, step, stream, blocks)
 
 
-@_random_words.register_fake
-def _(seed: Tensor, step: Tensor, stream: int, blocks: int) -> Tensor:
-    return seed.new_empty((*seed.shape, 4, blocks))
+def _empty_normal(seed: Tensor, step: Tensor, stream: int, count: int) -> Tensor:
+    return seed.new_empty((*seed.shape, count), dtype=torch.float32)
 
 
-@torch.library.custom_op("unweave::random_normal", mutates_args=())
+@_define("unweave::random_normal", _empty_normal)
 def _random_normal(seed: Tensor, step: Tensor, stream: int, count: int) -> Tensor:
     """Draw normal numbers (*S, count) in float32 for seeds and steps of a common shape S."""
     if seed.device.type == "cuda" and kernels.available():
@@ -121,33 +162,6 @@ def _random_normal(seed: Tensor, step: Tensor, stream: int, count: int) -> Tenso
     half = -(-count // 2)
     words = _random_words(seed, step, stream, -(-half // 2)).flatten(-2)[..., : 2 * half]
     return box_muller(words, torch.float32)[..., :count].contiguous()
-
-
-@_random_normal.register_fake
-def _(seed: Tensor, step: Tensor, stream: int, count: int) -> Tensor:
-    return seed.new_empty((*seed.shape, count), dtype=torch.float32)
-
-
-def _register_vmap(operator: Any) -> None:
-    """Let vmap add its dimension in front of the common shape of seeds and steps."""
-
-    def rule(
-        info: object,
-        in_dims: tuple[int | None, ...],
-        seed: Tensor,
-        step: Tensor,
-        stream: int,
-        count: int,
-    ) -> tuple[Tensor, int]:
-        seed = seed if in_dims[0] is None else seed.movedim(in_dims[0], 0)
-        step = step if in_dims[1] is None else step.movedim(in_dims[1], 0)
-        return operator(*torch.broadcast_tensors(seed, step), stream, count), 0
-
-    operator.register_vmap(rule)
-
-
-_register_vmap(_random_words)
-_register_vmap(_random_normal)
 
 
 def box_muller(words: Tensor, dtype: torch.dtype) -> Tensor:

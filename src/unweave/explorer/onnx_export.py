@@ -7,6 +7,8 @@ import copy
 import logging
 import warnings
 from collections.abc import Callable, Iterator
+from functools import cache, partial
+from importlib import import_module
 from importlib.util import find_spec
 from typing import Any, NamedTuple
 
@@ -130,7 +132,7 @@ class _Exported(nn.Module):
 def _graph(trained: StackedModels, part: _Part, examples: Tensor) -> Any:
     """Export a part as a graph with any size of the batch."""
     module = _Exported(trained, part.compute).eval()
-    with torch.no_grad(), _quietly():
+    with torch.no_grad(), _quietly(), _operators_listed_once():
         program = torch.onnx.export(
             module,
             (examples,),
@@ -165,6 +167,23 @@ def _quietly() -> Iterator[None]:
             yield
     finally:
         logger.setLevel(level)
+
+
+@contextlib.contextmanager
+def _operators_listed_once() -> Iterator[None]:
+    """Let exports share torch's list of operators, which takes as long as the rest of an export."""
+    registry: Any = import_module("torch.onnx._internal.exporter._registration").ONNXRegistry
+    method = registry.from_torchlib
+    registry.from_torchlib = staticmethod(partial(_operators, method))
+    try:
+        yield
+    finally:
+        registry.from_torchlib = method
+
+
+@cache
+def _operators(method: Callable[..., Any], **options: int) -> Any:
+    return method(**options)
 
 
 def _stripped(model: Any) -> bytes:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import itertools
+import sys
 from collections.abc import Collection, Iterator
 from typing import NamedTuple
 
@@ -128,7 +129,13 @@ def plan_for(lanes: Lanes) -> Plan:
         return Plan(1, 1, cores)
     vectorise = can_vectorise(lanes.nets, lanes.device)
     forks = can_fork(lanes.dataset, lanes.device)
-    return make_plan(len(lanes.runs), count_operations(lanes), vectorise, cores, forks)
+
+    def plan(work: int) -> Plan:
+        return make_plan(len(lanes.runs), work, vectorise, cores, forks)
+
+    least = plan(0)
+    # The work does not matter to a single lane on a single core, say.
+    return least if least == plan(sys.maxsize) else plan(count_operations(lanes))
 
 
 @contextlib.contextmanager
