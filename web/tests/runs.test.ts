@@ -15,26 +15,16 @@ import { band, curveOf, termsOf, valueAtStep } from "../src/panels/runs/curves";
 import { columnText, plainValue, settingName } from "../src/panels/runs/names";
 import { outwards, parseFilter, rangeOf, withRange, withValue } from "../src/panels/runs/filter";
 import { groupSeeds, summary } from "../src/panels/runs/groups";
+import { runData } from "./fixture";
 
 function run(
   id: string,
   settings: Record<string, Setting>,
   scores: Record<string, number> = {},
 ): RunData {
-  const curves = { step: [0, 10, 20], terms: { rate: [1, null, 3] } };
-  return {
-    id,
-    name: `run ${id}`,
-    state: "finished",
-    step: 20,
-    steps: 20,
-    settings,
-    scores,
-    log: curves,
-    measures: { step: [20], terms: { "validation/r2": [0.5] } },
-    explorable: true,
-    reason: "",
-  };
+  const log = { step: [0, 10, 20], terms: { rate: [1, null, 3] } };
+  const measures = { step: [20], terms: { "validation/r2": [0.5] } };
+  return runData(id, { settings, scores, log, measures, step: 20, steps: 20 });
 }
 
 const RUNS = [
