@@ -407,6 +407,13 @@ describe("an axis", () => {
     expect([axis.position("a"), axis.position("b"), axis.position(null)]).toEqual([25, 75, null]);
   });
 
+  it("of whole numbers has ticks at whole numbers only", () => {
+    const texts = (values: number[]) => axisOf(values, [0, 100]).ticks.map(({ text }) => text);
+    expect(texts([0, 1])).toEqual(["0", "1"]);
+    expect(texts([0, 20_000])).toEqual(["0", "5,000", "10,000", "15,000", "20,000"]);
+    expect(texts([0.5, 1])).toEqual(["0.5", "0.6", "0.7", "0.8", "0.9", "1.0"]);
+  });
+
   it("of one number has it in the middle", () => {
     expect(axisOf([3, 3], [0, 100]).position(3)).toBeCloseTo(50, 9);
   });

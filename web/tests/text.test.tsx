@@ -4,7 +4,7 @@ import type { ImageObservation } from "../src/bundle";
 import { massText } from "../src/panels/classes";
 import { Stage } from "../src/panels/stage";
 import { models, view } from "../src/state";
-import { isolated, percent, rowName, shortened } from "../src/text";
+import { isolated, percent, rowName, shortened, thousands } from "../src/text";
 import { ChannelKey, keyNames } from "../src/ui/channels";
 import { smallModel } from "./fixture";
 
@@ -24,7 +24,11 @@ describe("text", () => {
   });
 
   it("has shares in percent", () => {
-    expect([percent(0.874), percent(0.0312, 1)]).toEqual(["87 %", "3.1 %"]);
+    expect([percent(0.874), percent(0.0312, 1)]).toEqual(["87%", "3.1%"]);
+  });
+
+  it("has thousands", () => {
+    expect([900, 7000, 1234567].map(thousands)).toEqual(["900", "7,000", "1,234,567"]);
   });
 
   it("names rows, or gives their number in the data", async () => {
@@ -41,7 +45,7 @@ describe("text", () => {
       priorMasses: [0.25, 0.25, 0.5],
     };
     expect(massText(variable, 0, true)).toBe(
-      "Class 0, 50 % of the data and 25 % under the prior; the observation is in it",
+      "Class 0, 50% of the data and 25% under the prior; the observation is in it",
     );
   });
 });

@@ -215,8 +215,8 @@ function AboutRow({ model, row }: { model: Model; row: number }) {
         if (Number.isNaN(value)) return null;
         return (
           <Fragment key={n}>
-            {" "}
-            · <bdi>{name}</bdi>{" "}
+            {" · "}
+            <bdi>{name}</bdi>&nbsp;
             <bdi>{continuous ? +value.toPrecision(3) : (values[value] ?? value)}</bdi>
           </Fragment>
         );
