@@ -11,6 +11,11 @@ export function thousands(count: number): string {
   return count.toLocaleString("en-US");
 }
 
+/** A number with so many significant digits, without trailing zeros: "−2.5". */
+export function significant(value: number, digits: number): string {
+  return String(+value.toPrecision(digits)).replace(/^-/, "−");
+}
+
 /** Text of at most `most` characters, at least 3, with "…" for the rest. */
 export function shortened(text: string, most: number): string {
   const room = Math.max(Math.floor(most), 3);

@@ -42,11 +42,11 @@ function Key({ variables }: { variables: readonly Variable[] }) {
           <i class="density" /> codes of the data <i class="observed" /> this observation
         </li>
       )}
-      <li>{natsOf(first!)}: information that the variable may carry (KL from the prior)</li>
+      <li>{natsOf(first!)}: information it may carry (KL from the prior)</li>
       {explaining && (
         <li>
-          {percent(explaining.share)}: how much the variable tells about{" "}
-          <bdi>{explaining.factor}</bdi> (share of its entropy)
+          {percent(explaining.share)}: how much of <bdi>{explaining.factor}</bdi> it explains (share
+          of the entropy)
         </li>
       )}
     </ul>

@@ -4,7 +4,7 @@ import { line } from "d3-shape";
 import { useState } from "preact/hooks";
 import type { VectorObservation } from "../bundle";
 import type { Model } from "../model";
-import { isolated, shortened } from "../text";
+import { isolated, shortened, significant } from "../text";
 import {
   comparable,
   dataLimits,
@@ -239,9 +239,8 @@ function Reading({ seen, series, column, x }: ReadingProps) {
   );
 }
 
-/** A number with four digits, without trailing zeros. */
-export function number(value: number): string {
-  return String(+value.toPrecision(4));
+function number(value: number): string {
+  return significant(value, 4);
 }
 
 /** Bars of many columns, named when the pointer is on them. */
@@ -339,7 +338,7 @@ function NamedBars({ model, seen, series, label, difference = false }: Props) {
 /** From which value to which a column goes. */
 function pathText(series: readonly Series[], column: number): string {
   const ends = [series[0]!, series.at(-1)!].map(({ values }) => values[column]!);
-  return ends.map((value) => String(+value.toPrecision(2)).replace("-", "−")).join(" → ");
+  return ends.map((value) => significant(value, 2)).join(" → ");
 }
 
 function Mark({ series, from, to }: { series: Series; from: number; to: number }) {
