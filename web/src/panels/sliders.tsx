@@ -42,6 +42,9 @@ function Key({ variables }: { variables: readonly Variable[] }) {
           <i class="density" /> codes of the data <i class="observed" /> this observation
         </li>
       )}
+      {variables.some(({ discrete }) => discrete) && (
+        <li>Under a class: its share of the data, with a mark at that of the prior</li>
+      )}
       <li>{natsOf(first!)}: information it may carry (KL from the prior)</li>
       {explaining && (
         <li>
