@@ -36,7 +36,7 @@ interface Props {
 
 const WIDTH = 320;
 const HEIGHT = 170;
-const MARGIN = { left: 40, right: 8, top: 8, bottom: 20 };
+const MARGIN = { left: 40, right: 8, top: 20, bottom: 20 };
 const NAMED = 24; // columns that still get a line with their name
 
 export function VectorChart(props: Props) {
@@ -283,7 +283,7 @@ function Unit({ seen, difference = false }: Props) {
       ? ", scaled as for the network"
       : "";
   return (
-    <text class="unit" x={WIDTH - MARGIN.right} y={MARGIN.top + 2} text-anchor="end">
+    <text class="unit" x={WIDTH - MARGIN.right} y={MARGIN.top - 9} text-anchor="end">
       {`${what} of each column${how}`}
     </text>
   );
