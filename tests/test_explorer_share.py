@@ -107,7 +107,7 @@ def test_a_shared_page_has_the_models_and_the_same_bytes_every_time(models, tmp_
     digest = models[0].run.digest
     assert page.manifest["open"] == [digest]
     assert not page.manifest["served"]
-    assert page.manifest["title"] == "BetaVAE on Shapes2D · unweave"
+    assert page.manifest["title"] == "beta-vae on Shapes2D · unweave"
     data = header(page.bundle(digest))
     assert (data["id"], data["name"]) == (digest, page.manifest["runs"][0]["name"])
     assert (data["rows"]["count"], data["rows"]["shown"]["count"]) == (40, 5)
@@ -145,7 +145,7 @@ def test_a_page_contains_no_path_of_the_data_or_of_the_store(tmp_path):
     for content in (json.dumps(page.manifest).encode(), bundle, page.all("title")[0].text.encode()):
         for part in (str(tmp_path), "secret place", "secret store"):
             assert part.encode() not in content
-    assert page.manifest["title"] == "BetaVAE on measured.npz · unweave"
+    assert page.manifest["title"] == "beta-vae on measured.npz · unweave"
 
 
 def test_a_run_whose_folder_has_another_name_is_shared(models, quick, tmp_path):

@@ -59,7 +59,7 @@ def test_a_lasso_selects_the_points_in_it(shown, models):
     assert 0 < len(expected) < len(codes)
     selected = shown.page.evaluate("() => window.unweave.selection.value")
     assert selected == expected.tolist()
-    assert str(len(expected)) in shown.page.get_by_test_id("selected-count").inner_text()
+    assert f"{len(expected):,}" in shown.page.get_by_test_id("selected-count").inner_text()
 
 
 def test_an_upload_moves_the_sliders_to_its_code(shown, models):

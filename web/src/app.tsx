@@ -90,7 +90,11 @@ function Hint({ onTour }: { onTour: () => void }) {
   return (
     <p class="welcome">
       <span>
-        New here? <span class="longer">The tour takes a minute.</span>
+        New here?{" "}
+        <span class="longer">
+          The model describes every observation by a few numbers, its latent variables. Move a
+          slider, and what changes is what that number means.
+        </span>
       </span>
       <button
         type="button"

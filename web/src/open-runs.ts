@@ -1,7 +1,17 @@
 /** Which runs are open side by side, and which one has the sliders. */
 import { movedCode, sameRow } from "./linked";
 import { originOf } from "./origin";
-import { change, code, manifest, model, models, MOST_OPEN, view, type View } from "./state";
+import {
+  change,
+  code,
+  manifest,
+  model,
+  models,
+  MOST_OPEN,
+  NO_AXES,
+  view,
+  type View,
+} from "./state";
 
 /** Open one more run; the last one makes room if four are open. */
 export function openRun(id: string): void {
@@ -33,24 +43,18 @@ function arrange(open: string[]): void {
 /** What the view keeps under another first model: the observation and the moves, but no axes. */
 function firstView(id: string): Partial<View> {
   const [before, after] = [model.value, models.value.get(id)];
-  const axes = {
-    x: "",
-    y: "",
-    colour: "",
-    box: null,
-    lasso: null,
-    lassoAxes: null,
-    range: null,
-    grid: null,
-    ends: null,
-  };
-  if (!before || !after) return { ...axes, z: null, row: null, upload: null };
+  if (!before || !after) return { ...NO_AXES, z: null, row: null, upload: null };
   const origin = originOf(before);
   const kept = origin.kind === "row" && sameRow(before, origin.row, after) !== null;
   const row = kept ? before.indexOf(origin.row) : null;
   const upload = origin.kind === "upload" ? origin.upload.id : null;
   const unmoved = upload === null && view.value.z === null;
-  return { ...axes, row, upload, z: unmoved ? null : movedCode(before, origin, code.value, after) };
+  return {
+    ...NO_AXES,
+    row,
+    upload,
+    z: unmoved ? null : movedCode(before, origin, code.value, after),
+  };
 }
 
 export function runName(id: string): string {

@@ -77,12 +77,8 @@ export interface View {
   onlyOpen: boolean;
 }
 
-export const DEFAULTS: View = {
-  open: [],
-  tab: "traversals",
-  z: null,
-  row: null,
-  upload: null,
+/** What a view shows of one model: axes, selections and ends, which mean nothing for another one. */
+export const NO_AXES = {
   x: "",
   y: "",
   colour: "",
@@ -90,10 +86,19 @@ export const DEFAULTS: View = {
   lasso: null,
   lassoAxes: null,
   range: null,
-  images: false,
-  contours: false,
   grid: null,
   ends: null,
+} satisfies Partial<View>;
+
+export const DEFAULTS: View = {
+  ...NO_AXES,
+  open: [],
+  tab: "traversals",
+  z: null,
+  row: null,
+  upload: null,
+  images: false,
+  contours: false,
   steps: 9,
   difference: false,
   unused: false,
@@ -113,7 +118,7 @@ export const DEFAULTS: View = {
   onlyOpen: false,
 };
 
-export const manifest = signal<Manifest>({
+export const NO_RUNS: Manifest = {
   title: "",
   version: "",
   served: false,
@@ -123,7 +128,8 @@ export const manifest = signal<Manifest>({
   terms: {},
   tag: "",
   ids: null,
-});
+};
+export const manifest = signal(NO_RUNS);
 export const view = signal<View>(DEFAULTS);
 
 /** Models that were read, by run. */

@@ -1,9 +1,19 @@
 /** Numbers and names as text. */
 import type { Model } from "./model";
 
-/** "87 %". */
+/** "87%". */
 export function percent(share: number, digits = 0): string {
-  return `${(100 * share).toFixed(digits)} %`;
+  return `${(100 * share).toFixed(digits)}%`;
+}
+
+/** "7,000", as ticks of axes are written. */
+export function thousands(count: number): string {
+  return count.toLocaleString("en-US");
+}
+
+/** A number with so many significant digits, without trailing zeros: "−2.5". */
+export function significant(value: number, digits: number): string {
+  return String(+value.toPrecision(digits)).replace(/^-/, "−");
 }
 
 /** Text of at most `most` characters, at least 3, with "…" for the rest. */

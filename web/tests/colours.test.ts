@@ -1,6 +1,7 @@
 import { readFileSync } from "node:fs";
 import { describe, expect, it } from "vitest";
 import { cellColour, contrast, inkOn, type Rgb } from "../src/colours";
+import { colouring } from "../src/panels/data/colouring";
 
 const STYLE = readFileSync("src/style.css", "utf8");
 const SHARES = Array.from({ length: 1001 }, (_, n) => n / 1000);
@@ -41,4 +42,9 @@ it("contrast is that of WCAG 2, and one of black and white can be read on any co
       for (const blue of parts) {
         expect(contrast([red, green, blue], inkOn([red, green, blue]))).toBeGreaterThanOrEqual(4.5);
       }
+});
+
+it.each(["light", "dark"] as const)("points of one colour are seen on a %s page", (theme) => {
+  const { colour } = colouring(null, theme === "dark");
+  expect(contrast(colour(0), variable("card", theme))).toBeGreaterThanOrEqual(4.5);
 });

@@ -1,5 +1,5 @@
 /** A small model for tests, made without Python: 3 variables, 2 factors, 4 x 4 images. */
-import { Bundle, type ArrayRef, type ModelData } from "../src/bundle";
+import { Bundle, type ArrayRef, type ModelData, type RunData } from "../src/bundle";
 import { Model } from "../src/model";
 
 /** Write a bundle as Python does, without byte planes. */
@@ -139,5 +139,24 @@ function variable(
     groups: [],
     factor,
     share: factor ? 0.9 : 0,
+  };
+}
+
+/** A finished run without scores and curves. */
+export function runData(id: string, part: Partial<RunData> = {}): RunData {
+  const empty = { step: [], terms: {} };
+  return {
+    id,
+    name: `run ${id}`,
+    state: "finished",
+    step: 100,
+    steps: 100,
+    settings: { seed: 0 },
+    scores: {},
+    log: empty,
+    measures: empty,
+    explorable: true,
+    reason: "",
+    ...part,
   };
 }

@@ -17,7 +17,7 @@ import { Stage } from "../src/panels/stage";
 import { DEFAULTS, failures, manifest, models, view } from "../src/state";
 import { isolated } from "../src/text";
 import { numbersOf } from "../src/upload/csv";
-import { smallModel } from "./fixture";
+import { runData, smallModel } from "./fixture";
 
 const OVERRIDE = "\u202E";
 const NAMES = {
@@ -154,19 +154,8 @@ describe.each(Object.entries(NAMES))("the names of everything, %s,", (_, name) =
 });
 
 function run(id: string, name: string): RunData {
-  const curves = { step: [1], terms: { [name]: [1] } };
+  const log = { step: [1], terms: { [name]: [1] } };
   const settings = { [name]: id === "first" ? name : "b", seed: 0 };
-  return {
-    id,
-    name,
-    state: "running",
-    step: 1,
-    steps: 2,
-    settings,
-    scores: { [`${name}1`]: 1 },
-    log: curves,
-    measures: { step: [], terms: {} },
-    explorable: true,
-    reason: "is gone",
-  };
+  const scores = { [`${name}1`]: 1 };
+  return runData(id, { name, state: "running", settings, scores, log, reason: "is gone" });
 }

@@ -3,7 +3,6 @@ import { act } from "preact/test-utils";
 import { afterEach, beforeEach, describe, expect, it, vi } from "vitest";
 import { writeFragment } from "../src/address";
 import { App } from "../src/app";
-import type { RunData } from "../src/bundle";
 import { Model } from "../src/model";
 import { Others } from "../src/panels/others";
 import { Filter } from "../src/panels/runs/tab";
@@ -14,31 +13,14 @@ import {
   failures,
   manifest,
   models,
+  NO_RUNS,
   openMissing,
   problem,
   report,
   succeeded,
   view,
 } from "../src/state";
-import { smallModel } from "./fixture";
-
-function run(id: string, part: Partial<RunData> = {}): RunData {
-  const empty = { step: [], terms: {} };
-  return {
-    id,
-    name: `run ${id}`,
-    state: "finished",
-    step: 0,
-    steps: 9,
-    settings: { seed: id },
-    scores: {},
-    log: empty,
-    measures: empty,
-    explorable: true,
-    reason: "",
-    ...part,
-  };
-}
+import { runData, smallModel } from "./fixture";
 
 const settled = () => new Promise((resolve) => setTimeout(resolve, 20));
 const IDS = ["a", "b", "c", "d", "e"];
@@ -48,15 +30,8 @@ beforeEach(() => {
   vi.useRealTimers();
   page = document.createElement("div");
   manifest.value = {
-    title: "",
-    version: "",
-    served: false,
-    tag: "",
-    ids: null,
-    watch: false,
-    open: [],
-    terms: {},
-    runs: IDS.map((id) => run(id)),
+    ...NO_RUNS,
+    runs: IDS.map((id) => runData(id, { settings: { seed: id } })),
   };
   models.value = failures.value = new Map();
   problem.value = "";
@@ -96,7 +71,7 @@ describe("models", () => {
 
 describe("a page without a model", () => {
   it("says why, and has the table of runs", () => {
-    const training = run("a", {
+    const training = runData("a", {
       state: "running",
       explorable: false,
       reason: "is training and has no checkpoint yet",

@@ -3,7 +3,7 @@ import type { Variable } from "../src/bundle";
 import { withClass } from "../src/model";
 import { moved } from "../src/panels/classes";
 import { gridCodes, variablesOf } from "../src/panels/grid";
-import { interpolated, nearestShare } from "../src/panels/interpolate";
+import { endsOf, farthest, interpolated, nearestShare } from "../src/panels/interpolate";
 import { beyond, histogram, pressed } from "../src/panels/slider";
 import { nested } from "../src/panels/sliders";
 import { neighbour } from "../src/panels/tiles";
@@ -126,6 +126,17 @@ describe("an interpolation", () => {
     expect(at(1)).toEqual(to);
     expect(at(0.25)).toEqual([1, 1, 1, 0, 0]);
     expect(at(0.75)).toEqual([3, -1, 0, 0, 1]);
+  });
+
+  it("goes at first to an observation that is unlike the start", () => {
+    const rows = Array.from({ length: 50 }, (_, row) => row);
+    const away = (row: number) => {
+      const [one, other] = [model.code(0), model.code(row)];
+      return Math.hypot(...one.map((z, column) => z - other[column]!));
+    };
+    const found = farthest(model, 0);
+    rows.forEach((row) => expect(away(row)).toBeLessThanOrEqual(away(found)));
+    expect(endsOf(model, null)).toEqual([0, found]);
   });
 
   it("of equal ends does not divide by zero", () => {

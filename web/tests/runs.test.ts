@@ -15,26 +15,16 @@ import { band, curveOf, termsOf, valueAtStep } from "../src/panels/runs/curves";
 import { columnText, plainValue, settingName } from "../src/panels/runs/names";
 import { outwards, parseFilter, rangeOf, withRange, withValue } from "../src/panels/runs/filter";
 import { groupSeeds, summary } from "../src/panels/runs/groups";
+import { runData } from "./fixture";
 
 function run(
   id: string,
   settings: Record<string, Setting>,
   scores: Record<string, number> = {},
 ): RunData {
-  const curves = { step: [0, 10, 20], terms: { rate: [1, null, 3] } };
-  return {
-    id,
-    name: `run ${id}`,
-    state: "finished",
-    step: 20,
-    steps: 20,
-    settings,
-    scores,
-    log: curves,
-    measures: { step: [20], terms: { "validation/r2": [0.5] } },
-    explorable: true,
-    reason: "",
-  };
+  const log = { step: [0, 10, 20], terms: { rate: [1, null, 3] } };
+  const measures = { step: [20], terms: { "validation/r2": [0.5] } };
+  return runData(id, { settings, scores, log, measures, step: 20, steps: 20 });
 }
 
 const RUNS = [
@@ -415,6 +405,13 @@ describe("an axis", () => {
   it("of text has a place for every category, and none for missing values", () => {
     const axis = axisOf(["b", "a", "b", null], [0, 100]);
     expect([axis.position("a"), axis.position("b"), axis.position(null)]).toEqual([25, 75, null]);
+  });
+
+  it("of whole numbers has ticks at whole numbers only", () => {
+    const texts = (values: number[]) => axisOf(values, [0, 100]).ticks.map(({ text }) => text);
+    expect(texts([0, 1])).toEqual(["0", "1"]);
+    expect(texts([0, 20_000])).toEqual(["0", "5,000", "10,000", "15,000", "20,000"]);
+    expect(texts([0.5, 1])).toEqual(["0.5", "0.6", "0.7", "0.8", "0.9", "1.0"]);
   });
 
   it("of one number has it in the middle", () => {

@@ -1,7 +1,6 @@
 import { render } from "preact";
 import { act } from "preact/test-utils";
 import { beforeEach, describe, expect, it } from "vitest";
-import type { RunData } from "../src/bundle";
 import { ownCode } from "../src/linked";
 import type { Model } from "../src/model";
 import { closeRun, makeFirst, openRun } from "../src/open-runs";
@@ -10,25 +9,8 @@ import { RunPicker } from "../src/panels/picker";
 import { groupsCsv } from "../src/panels/runs/group-table";
 import { Matched } from "../src/panels/runs/matched";
 import { RunTable } from "../src/panels/runs/table";
-import { code, DEFAULTS, manifest, models, view } from "../src/state";
-import { smallModel } from "./fixture";
-
-function run(id: string, name = id): RunData {
-  const empty = { step: [], terms: {} };
-  return {
-    id,
-    name,
-    state: "finished",
-    step: 100,
-    steps: 100,
-    settings: { seed: 0 },
-    scores: {},
-    log: empty,
-    measures: empty,
-    explorable: true,
-    reason: "",
-  };
-}
+import { code, DEFAULTS, manifest, models, NO_RUNS, view } from "../src/state";
+import { runData, smallModel } from "./fixture";
 
 let [first, other]: Model[] = [];
 let page: HTMLElement;
@@ -37,18 +19,12 @@ beforeEach(async () => {
   [first, other] = [await smallModel("first"), await smallModel("other", -1)];
   other!.data.rows.index = other!.data.rows.index.map((n) => n + 10);
   manifest.value = {
-    title: "",
-    version: "",
-    served: false,
-    tag: "",
-    ids: null,
-    watch: false,
+    ...NO_RUNS,
     open: ["first"],
-    terms: {},
     runs: [
-      run("first"),
-      run("other", "<b>other</b>"),
-      ...Array.from({ length: 4998 }, (_, n) => run(`x${n}`)),
+      runData("first"),
+      runData("other", { name: "<b>other</b>" }),
+      ...Array.from({ length: 4998 }, (_, n) => runData(`x${n}`)),
     ],
   };
   models.value = new Map([
@@ -97,7 +73,7 @@ describe("runs side by side", () => {
 
 it("groups of seeds are saved with numbers as they are, and nothing where a value is missing", () => {
   const settings = [{ lr: -0.123456789, fast: true }, { lr: null }];
-  const runs = settings.map((each, n) => ({ ...run(`${n}`), settings: { seed: 0, ...each } }));
+  const runs = settings.map((each, n) => runData(`${n}`, { settings: { seed: 0, ...each } }));
   manifest.value = { ...manifest.value, runs };
   expect(groupsCsv()).toEqual({
     columns: ["seeds", "lr"],
@@ -128,7 +104,7 @@ describe("the page", () => {
     expect(button.closest("th")!.getAttribute("aria-sort")).toBe("ascending");
     act(() => button.click());
     expect(button.closest("th")!.getAttribute("aria-sort")).toBe("descending");
-    expect(page.querySelector("tbody td:nth-child(2)")!.textContent).toBe("x4997");
+    expect(page.querySelector("tbody td:nth-child(2)")!.textContent).toBe("run x4997");
   });
 
   it("lists the matches of every latent variable that is used", () => {
@@ -145,7 +121,7 @@ describe("the page", () => {
       (each) => each.getAttribute("aria-label") ?? each.textContent,
     );
     expect(names).toEqual([
-      "Remove first",
+      "Remove run first",
       "Make first: <b>other</b>",
       "Remove <b>other</b>",
       "Compare with another run …",

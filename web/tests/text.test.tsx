@@ -4,8 +4,8 @@ import type { ImageObservation } from "../src/bundle";
 import { massText } from "../src/panels/classes";
 import { Stage } from "../src/panels/stage";
 import { models, view } from "../src/state";
-import { isolated, percent, rowName, shortened } from "../src/text";
-import { ChannelKey, keyNames } from "../src/ui/channels";
+import { isolated, percent, rowName, shortened, thousands } from "../src/text";
+import { ChannelKey, keyNames, rangeText } from "../src/ui/channels";
 import { smallModel } from "./fixture";
 
 const RIGHT_TO_LEFT = "\u202Egnitceffe";
@@ -24,7 +24,11 @@ describe("text", () => {
   });
 
   it("has shares in percent", () => {
-    expect([percent(0.874), percent(0.0312, 1)]).toEqual(["87 %", "3.1 %"]);
+    expect([percent(0.874), percent(0.0312, 1)]).toEqual(["87%", "3.1%"]);
+  });
+
+  it("has thousands", () => {
+    expect([900, 7000, 1234567].map(thousands)).toEqual(["900", "7,000", "1,234,567"]);
   });
 
   it("names rows, or gives their number in the data", async () => {
@@ -41,7 +45,7 @@ describe("text", () => {
       priorMasses: [0.25, 0.25, 0.5],
     };
     expect(massText(variable, 0, true)).toBe(
-      "Class 0, 50 % of the data and 25 % under the prior; the observation is in it",
+      "Class 0, 50% of the data and 25% under the prior; the observation is in it",
     );
   });
 });
@@ -123,5 +127,22 @@ describe("the key of channels", () => {
       "actin",
     ]);
     expect(page.querySelector("rect")!.getAttribute("style")).toContain("rgb(255 0 128)");
+  });
+
+  it("has the values of colours in the user's units, if there are any", () => {
+    const plain = image(["channel 0"], [[1, 1, 1]]);
+    const units = { scale: [2649.4], shift: [200], clip: true };
+    expect(rangeText(plain, 0)).toBe("");
+    expect(rangeText({ ...plain, units, pixels: true }, 0)).toBe("");
+    expect(rangeText({ ...plain, units }, 0)).toBe("200 to 2850");
+    const page = document.createElement("div");
+    render(<ChannelKey seen={{ ...plain, units }} />, page);
+    expect(page.textContent).toBe("Black to white: 200 to 2850");
+    const several = image(["DNA", "actin"], bands.slice(0, 2));
+    const own = { scale: [1, 4.5], shift: [0, -0.821], clip: true };
+    expect([0, 1].map((n) => rangeText({ ...several, units: own }, n))).toEqual([
+      "",
+      "−0.821 to 3.68",
+    ]);
   });
 });

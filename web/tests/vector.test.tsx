@@ -2,6 +2,7 @@ import { render } from "preact";
 import { describe, expect, it, vi } from "vitest";
 import type { VectorObservation } from "../src/bundle";
 import { columnAfter, VectorChart, type Series } from "../src/ui/vector";
+import { mostDifferent, ofColumns } from "../src/ui/vector-scale";
 import { smallModel } from "./fixture";
 
 const model = await smallModel();
@@ -78,7 +79,47 @@ it("counts lie at log(1 + x), with decades on the axis", () => {
   expect(ends[0]).toBeCloseTo(0);
   expect(ends[2]! / ends[1]!).toBeCloseTo(2); // log 100 and log 10
   const texts = Array.from(place.querySelectorAll("text"), (text) => text.textContent);
-  expect(texts).toEqual(["0", "1", "10", "gene 0", "gene 29", "counts, log scale"]);
+  expect(texts).toEqual(["0", "1", "10", "gene 0", "gene 29", "count of each column, log scale"]);
+});
+
+describe("a path of a table", () => {
+  const wide = { ...TABLE, length: 30, names: Array.from({ length: 30 }, (_, n) => `gene ${n}`) };
+  const units = { scale: [...Array<number>(29).fill(1), 1000], shift: [0], clip: false };
+
+  it("shows the columns that change most in units of their own, the most first", () => {
+    const ends = [0, 1].map((end) => wide.names.map((_, n) => end * (n === 7 ? -5 : n / 10)));
+    expect(mostDifferent({ ...wide, units }, ends, 3)).toEqual([7, 28, 27]); // 29 is 0.003 units
+  });
+
+  it("compares counts by their ratio", () => {
+    const counts = { ...wide, counts: true, units: { scale: [1], shift: [0], clip: false } };
+    const ends = [0, 1].map((end) =>
+      wide.names.map((_, n) => (n === 3 ? 9 * end : 500 + 99 * end)),
+    );
+    expect(mostDifferent(counts, ends, 1)).toEqual([3]);
+  });
+
+  it("has the names, units and positions of its columns", () => {
+    const part = ofColumns({ ...wide, units, positions: wide.names.map((_, n) => n) }, [29, 2]);
+    expect(part).toMatchObject({
+      length: 2,
+      names: ["gene 29", "gene 2"],
+      positions: [29, 2],
+      units: { scale: [1000, 1], shift: [0, 0] },
+    });
+  });
+
+  it("says from where to where each column goes", () => {
+    const path = [-20, 0, 40].map((change, n): Series => {
+      const values = TABLE.units.shift.map((shift) => shift + change);
+      return { name: `${n}`, values, role: "main", colour: "red" };
+    });
+    const texts = Array.from(
+      drawn(TABLE, path).querySelectorAll(".value"),
+      (text) => text.textContent,
+    );
+    expect(texts).toEqual(["20 → 80", "30000 → 30000", "−18 → 42"]);
+  });
 });
 
 it("curves lie at the positions of their columns", () => {

@@ -13,38 +13,23 @@ import {
   failures,
   manifest,
   models,
+  NO_RUNS,
   problem,
   undo,
   view,
 } from "../src/state";
 import { Watcher } from "../src/watch";
-import { smallModel } from "./fixture";
+import { runData, smallModel } from "./fixture";
 
 function manifestAt(step: number, state: RunData["state"] = "running"): Manifest {
-  const empty = { step: [], terms: {} };
-  const run: RunData = {
-    id: "aaaaaaaaaaaa",
-    name: "a",
-    state,
-    step,
-    steps: 1000,
-    settings: {},
-    scores: {},
-    log: empty,
-    measures: empty,
-    explorable: true,
-    reason: "",
-  };
+  const run = runData("aaaaaaaaaaaa", { state, step, steps: 1000 });
   return {
-    title: "",
-    version: "",
+    ...NO_RUNS,
     served: true,
     watch: true,
     runs: [run],
     open: [run.id],
-    terms: {},
     tag: String(step),
-    ids: null,
   };
 }
 

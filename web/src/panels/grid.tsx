@@ -175,7 +175,7 @@ function Tiles({ model, across, up, columns, codes, parts }: TilesProps) {
         style={{ "--columns": columns, "--cell": CELL[model.data.observation.kind] }}
       >
         <div class="up-name" aria-hidden="true">
-          <bdi>{up.name}</bdi> →
+          <bdi>{optionName(up)}</bdi> →
         </div>
         <div class="up-values" aria-hidden="true">
           {Array.from({ length: rows }, (_, row) => (
@@ -206,7 +206,7 @@ function Tiles({ model, across, up, columns, codes, parts }: TilesProps) {
           ))}
         </div>
         <div class="across-name" aria-hidden="true">
-          <bdi>{across.name}</bdi> →
+          <bdi>{optionName(across)}</bdi> →
         </div>
       </div>
     </div>

@@ -94,12 +94,25 @@ function currentOf(path: readonly Code[], z: Code): number {
   );
 }
 
-/** Ends that the model has: those of the view, or the start and the row after it. */
+/** Ends that the model has: those of the view, or the start and a row that is unlike it. */
 export function endsOf(model: Model, chosen: [End, End] | null): [End, End] {
   const { start, size } = model.data;
   const fits = (end: End) =>
     typeof end === "number" ? model.rowOf(end) !== null : end.length === size;
-  return chosen?.every(fits) ? chosen : [model.indexOf(start), after(model, start)];
+  return chosen?.every(fits)
+    ? chosen
+    : [model.indexOf(start), model.indexOf(farthest(model, start))];
+}
+
+const COMPARED = 50; // rows, which are in random order
+
+/** The one of some rows whose code is the farthest from that of a row. */
+export function farthest(model: Model, row: number): number {
+  const from = model.code(row);
+  const { shown, count } = model.data.rows;
+  const rows = Array.from({ length: Math.min(COMPARED, shown.count || count) }, (_, n) => n);
+  const away = rows.map((n) => Math.hypot(...model.code(n).map((z, column) => z - from[column]!)));
+  return away.indexOf(Math.max(...away));
 }
 
 /** The observation of the row after one. */

@@ -77,9 +77,9 @@ function Other({ first, other }: { first: Model; other: Model }) {
             type="checkbox"
             checked={linked}
             onChange={() => link(other.id, !linked)}
-            aria-label={`linked: ${isolated(runName(other.id))}`}
+            aria-label={`follows the sliders: ${isolated(runName(other.id))}`}
           />{" "}
-          linked
+          follows the sliders
         </label>
       )}
       <Matches found={found} />

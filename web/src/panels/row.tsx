@@ -1,10 +1,12 @@
 /** A row of decoded observations: images to click, or curves in one chart with buttons for them. */
+import type { VectorObservation } from "../bundle";
 import { scoreColour } from "../colours";
 import type { Model } from "../model";
 import { view } from "../state";
 import { Observation } from "../ui/observation";
 import { inUnits } from "../units";
-import { VectorChart, type Series } from "../ui/vector";
+import { isNamed, VectorChart, type Series } from "../ui/vector";
+import { mostDifferent, ofColumns } from "../ui/vector-scale";
 import { moveFocus, Tile } from "./tiles";
 import "./row.css";
 
@@ -56,15 +58,18 @@ function Images({ model, title, values, names, base, current, label, onChoose }:
   );
 }
 
+const MOST_COLUMNS = 12; // of a table that are shown
+
 function Overlay({ model, title, values, names, base, current, label, onChoose }: Props) {
-  const seen = model.data.observation;
-  if (seen.kind !== "vector") return null;
-  const before = view.value.difference ? inUnits(seen, base) : null;
-  const series: Series[] = values.map((each, n) => ({
+  const all = model.data.observation;
+  if (all.kind !== "vector") return null;
+  const decoded = values.map((each) => inUnits(all, each));
+  const before = view.value.difference ? inUnits(all, base) : null;
+  const columns = shownColumns(all, decoded);
+  const seen = ofColumns(all, columns);
+  const series: Series[] = decoded.map((each, n) => ({
     name: names[n]!,
-    values: before
-      ? inUnits(seen, each).map((value, column) => value - before[column]!)
-      : inUnits(seen, each),
+    values: columns.map((column) => each[column]! - (before?.[column] ?? 0)),
     role: "main",
     colour: scoreColour(values.length > 1 ? n / (values.length - 1) : 0.5),
   }));
@@ -77,6 +82,12 @@ function Overlay({ model, title, values, names, base, current, label, onChoose }
         label={title}
         difference={before !== null}
       />
+      {seen.length < all.length && (
+        <p class="part">
+          The {seen.length} of {all.length} columns that change most
+          {all.counts && ", on a logarithmic scale"}
+        </p>
+      )}
       <div
         class="values"
         role="group"
@@ -98,4 +109,11 @@ function Overlay({ model, title, values, names, base, current, label, onChoose }
       </div>
     </div>
   );
+}
+
+/** All columns of a curve or of a small table; otherwise those that change most. */
+function shownColumns(seen: VectorObservation, decoded: readonly number[][]): number[] {
+  return seen.curve || isNamed(seen)
+    ? Array.from({ length: seen.length }, (_, column) => column)
+    : mostDifferent(seen, decoded, MOST_COLUMNS);
 }

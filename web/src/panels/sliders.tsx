@@ -14,7 +14,7 @@ export function Sliders({ model }: { model: Model }) {
   return (
     <div class="sliders">
       <Items model={model} items={nested(used)} />
-      <ShareHelp variables={used} />
+      {used.length > 0 && <Key variables={used} />}
       {used.length === 0 && (
         <p class="help">No latent variable carries information about the data.</p>
       )}
@@ -31,15 +31,33 @@ export function Sliders({ model }: { model: Model }) {
   );
 }
 
-/** What the share beside a factor's name is, with the first one that is shown. */
-function ShareHelp({ variables }: { variables: readonly Variable[] }) {
-  const first = variables.find(({ factor }) => factor !== null);
-  if (!first) return null;
+/** What the marks and numbers beside a slider are, with the first ones that are shown. */
+function Key({ variables }: { variables: readonly Variable[] }) {
+  const [first] = variables;
+  const explaining = variables.find(({ factor }) => factor !== null);
   return (
-    <p class="help">
-      {percent(first.share)}: share of the factor's entropy that this variable explains.
-    </p>
+    <ul class="slider-key" aria-label="Key of the sliders">
+      {variables.some(({ discrete }) => !discrete) && (
+        <li>
+          <i class="density" /> codes of the data <i class="observed" /> this observation
+        </li>
+      )}
+      {variables.some(({ discrete }) => discrete) && (
+        <li>Under a class: its share of the data, with a mark at that of the prior</li>
+      )}
+      <li>{natsOf(first!)}: information it may carry (KL from the prior)</li>
+      {explaining && (
+        <li>
+          {percent(explaining.share)}: how much of <bdi>{explaining.factor}</bdi> it explains (share
+          of the entropy)
+        </li>
+      )}
+    </ul>
   );
+}
+
+function natsOf({ kl }: Variable): string {
+  return `${kl.toFixed(2)} nats`;
 }
 
 /** A variable, or a group of the latent tree with what is in it. */
@@ -92,7 +110,7 @@ function Control({ model, variable }: { model: Model; variable: Variable }) {
           class="kl"
           title="KL of the posterior from the prior, the information that the variable may carry"
         >
-          {variable.kl.toFixed(2)} nats
+          {natsOf(variable)}
         </span>
       </div>
       {variable.discrete ? (

@@ -16,7 +16,7 @@ import {
 import { narrow } from "../screen";
 import { canDecode, code } from "../state";
 import { useThumbnail } from "../thumbnails";
-import { isolated, rowName } from "../text";
+import { isolated, rowName, significant } from "../text";
 import { ChannelKey } from "../ui/channels";
 import type { Csv } from "../ui/export";
 import { Fold } from "../ui/fold";
@@ -215,9 +215,9 @@ function AboutRow({ model, row }: { model: Model; row: number }) {
         if (Number.isNaN(value)) return null;
         return (
           <Fragment key={n}>
-            {" "}
-            · <bdi>{name}</bdi>{" "}
-            <bdi>{continuous ? +value.toPrecision(3) : (values[value] ?? value)}</bdi>
+            {" · "}
+            <bdi>{name}</bdi>&nbsp;
+            <bdi>{continuous ? significant(value, 3) : (values[value] ?? value)}</bdi>
           </Fragment>
         );
       })}

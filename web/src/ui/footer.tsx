@@ -1,6 +1,7 @@
 /** The foot of the page: the model in one sentence, and what the page is. */
 import type { Model } from "../model";
 import { manifest } from "../state";
+import { thousands } from "../text";
 
 export function Footer({ model }: { model: Model | undefined }) {
   const { version, served } = manifest.value;
@@ -9,7 +10,7 @@ export function Footer({ model }: { model: Model | undefined }) {
       {model && (
         <p>
           <bdi>{model.data.name}</bdi>, trained on <bdi>{model.data.dataName}</bdi>, step{" "}
-          {model.data.step}. {model.data.headline}.
+          {thousands(model.data.step)}. {model.data.headline}.
         </p>
       )}
       <p>

@@ -28,7 +28,7 @@ export function Header({ onTour, onKeys }: Props) {
         <button type="button" class="tour-button" onClick={onTour}>
           Tour
         </button>
-        <button type="button" onClick={onKeys} title="?">
+        <button type="button" class="keys-button" onClick={onKeys} title="?">
           Keyboard
         </button>
       </div>

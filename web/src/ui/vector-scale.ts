@@ -62,6 +62,36 @@ export function isMixed({ units: { scale, shift } }: VectorObservation): boolean
   return new Set(scale).size > 1 || new Set(shift).size > 1;
 }
 
+/** The columns that differ most between series, on one scale, the most different first. */
+export function mostDifferent(
+  seen: VectorObservation,
+  series: readonly ArrayLike<number>[],
+  count: number,
+): number[] {
+  const scale = valueScale(seen, [0, 1], [0, 1]);
+  const all = series.map((values) => Array.from(comparable(seen, values), (value) => scale(value)));
+  const spread = (column: number) => {
+    const values = all.map((each) => each[column]!);
+    return Math.max(...values) - Math.min(...values);
+  };
+  const spreads = Array.from({ length: seen.length }, (_, column) => spread(column));
+  const order = spreads.map((_, column) => column).sort((a, b) => spreads[b]! - spreads[a]!);
+  return order.slice(0, count);
+}
+
+/** A part of the columns, as an observation of its own. */
+export function ofColumns(seen: VectorObservation, columns: readonly number[]): VectorObservation {
+  const { scale, shift } = seen.units;
+  const taken = (values: readonly number[]) => columns.map((n) => values[n] ?? values[0]!);
+  return {
+    ...seen,
+    length: columns.length,
+    names: columns.map((n) => seen.names[n]!),
+    positions: seen.positions && columns.map((n) => seen.positions![n]!),
+    units: { ...seen.units, scale: taken(scale), shift: taken(shift) },
+  };
+}
+
 /** Values on one scale: as the network has them if columns have units of their own. */
 export function comparable(
   seen: VectorObservation,

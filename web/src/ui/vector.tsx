@@ -4,7 +4,7 @@ import { line } from "d3-shape";
 import { useState } from "preact/hooks";
 import type { VectorObservation } from "../bundle";
 import type { Model } from "../model";
-import { isolated, shortened } from "../text";
+import { isolated, shortened, significant } from "../text";
 import {
   comparable,
   dataLimits,
@@ -36,12 +36,17 @@ interface Props {
 
 const WIDTH = 320;
 const HEIGHT = 170;
-const MARGIN = { left: 40, right: 8, top: 8, bottom: 20 };
+const MARGIN = { left: 40, right: 8, top: 20, bottom: 20 };
 const NAMED = 24; // columns that still get a line with their name
 
 export function VectorChart(props: Props) {
   if (props.seen.curve) return <Curves {...props} />;
-  return props.seen.length <= NAMED ? <NamedBars {...props} /> : <ManyBars {...props} />;
+  return isNamed(props.seen) ? <NamedBars {...props} /> : <ManyBars {...props} />;
+}
+
+/** Whether every column has a line of its own. */
+export function isNamed({ curve, length }: VectorObservation): boolean {
+  return !curve && length <= NAMED;
 }
 
 function vertical({ model, seen, series, difference = false }: Props, zero: boolean): Scale {
@@ -77,7 +82,7 @@ function Curves(props: Props) {
           }
         />
       ))}
-      <Unit seen={seen} />
+      <Unit {...props} />
       {column !== null && <Reading seen={seen} series={series} column={column} x={at(column)} />}
     </svg>
   );
@@ -234,9 +239,8 @@ function Reading({ seen, series, column, x }: ReadingProps) {
   );
 }
 
-/** A number with four digits, without trailing zeros. */
-export function number(value: number): string {
-  return String(+value.toPrecision(4));
+function number(value: number): string {
+  return significant(value, 4);
 }
 
 /** Bars of many columns, named when the pointer is on them. */
@@ -264,22 +268,23 @@ function ManyBars(props: Props) {
           ).join("")}
         />
       ))}
-      <Unit seen={seen} />
+      <Unit {...props} />
       {column !== null && <Reading seen={seen} series={series} column={column} x={at(column)} />}
     </svg>
   );
 }
 
-/** What is to be known about the vertical axis. */
-function Unit({ seen }: { seen: VectorObservation }) {
-  const text = seen.counts
-    ? "counts, log scale"
+/** What the axes are. */
+function Unit({ seen, difference = false }: Props) {
+  const what = difference ? "change" : seen.counts ? "count" : "value";
+  const how = seen.counts
+    ? ", log scale"
     : isMixed(seen) && !seen.curve
-      ? "scaled as for the network"
+      ? ", scaled as for the network"
       : "";
   return (
-    <text class="unit" x={WIDTH - MARGIN.right} y={MARGIN.top + 2} text-anchor="end">
-      {text}
+    <text class="unit" x={WIDTH - MARGIN.right} y={MARGIN.top - 9} text-anchor="end">
+      {`${what} of each column${how}`}
     </text>
   );
 }
@@ -295,13 +300,14 @@ function dash(x: number, width: number, y: number): string {
 
 const ROW = 18;
 const NAME = 106;
-const VALUE = 56;
+const VALUE = { one: 56, path: 88 }; // room for the text
 
 /** A line for each of a few columns: its name, its bar, and its value in the user's units. */
 function NamedBars({ model, seen, series, label, difference = false }: Props) {
   const bars = series.map(({ values }) => comparable(seen, values, difference));
   const domain = limits(dataLimits(model, seen), bars, difference, true);
-  const x = valueScale(seen, domain, [NAME, WIDTH - VALUE]);
+  const isPath = !isBar(series[0]!);
+  const x = valueScale(seen, domain, [NAME, WIDTH - VALUE[isPath ? "path" : "one"]]);
   return (
     <svg class="vector" viewBox={`0 0 ${WIDTH} ${ROW * seen.length}`} role="img" aria-label={label}>
       <line class="zero" x1={x(0)} x2={x(0)} y1={0} y2={ROW * seen.length} />
@@ -320,15 +326,19 @@ function NamedBars({ model, seen, series, label, difference = false }: Props) {
           {series.map((each, s) => (
             <Mark key={each.name} series={each} from={x(0)} to={x(bars[s]![n]!)} />
           ))}
-          {isBar(series[0]!) && (
-            <text class="value" x={WIDTH} y={13} text-anchor="end">
-              {number(series[0]!.values[n]!)}
-            </text>
-          )}
+          <text class="value" x={WIDTH} y={13} text-anchor="end">
+            {isPath ? pathText(series, n) : number(series[0]!.values[n]!)}
+          </text>
         </g>
       ))}
     </svg>
   );
+}
+
+/** From which value to which a column goes. */
+function pathText(series: readonly Series[], column: number): string {
+  const ends = [series[0]!, series.at(-1)!].map(({ values }) => values[column]!);
+  return ends.map((value) => significant(value, 2)).join(" → ");
 }
 
 function Mark({ series, from, to }: { series: Series; from: number; to: number }) {

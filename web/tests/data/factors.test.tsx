@@ -3,7 +3,7 @@ import { afterAll, beforeEach, describe, expect, it } from "vitest";
 import { columnOf, type Column } from "../../src/panels/data/columns";
 import { Factors } from "../../src/panels/factors/factors";
 import { linked } from "../../src/panels/factors/matrix";
-import { partsOf, remark } from "../../src/panels/factors/rate";
+import { limitOf, partsOf, remark } from "../../src/panels/factors/rate";
 import {
   aboveChance,
   byShare,
@@ -119,10 +119,10 @@ describe("the matrix", () => {
     render(<Factors model={model} />, page);
     const cells = page.querySelectorAll<HTMLButtonElement>(".information button");
     expect([...cells].map((cell) => cell.getAttribute("aria-label"))).toEqual([
-      "z0 explains 90 % of the entropy of size, the best variable",
-      "z0 explains 2 % of the entropy of shape, no better than chance",
-      "c explains 1 % of the entropy of size, no better than chance",
-      "c explains 95 % of the entropy of shape, the best variable",
+      "z0 explains 90% of the entropy of size, the best variable",
+      "z0 explains 2% of the entropy of shape, no better than chance",
+      "c explains 1% of the entropy of size, no better than chance",
+      "c explains 95% of the entropy of shape, the best variable",
     ]);
     cells[3]!.click();
     expect(view.value).toMatchObject({ tab: "data", x: "z:2", colour: "factor:1" });
@@ -143,6 +143,14 @@ describe("the rate", () => {
     );
     expect(remark({ ...rate, rate: 2.9 })).toContain("0.10 nats");
     expect(remark({ ...rate, factorised: false })).toContain("need not sum");
+  });
+
+  it("warns of a mutual information near log N", () => {
+    const { rate } = model.data;
+    expect(limitOf({ ...rate, mutualInformation: 0.89 * Math.log(450) }, 450)).toBe("");
+    expect(limitOf({ ...rate, mutualInformation: 0.91 * Math.log(450) }, 450)).toContain(
+      "log 450 = 6.11 nats",
+    );
   });
 
   it("is shown for data without factors, which is said plainly", async () => {

@@ -27,7 +27,8 @@ export interface Colouring {
   colour: (row: number) => Rgb;
 }
 
-const PLAIN: Rgb = classColour(0);
+/** Points of one colour, which the page must not hide. */
+const PLAIN = { light: classColour(0), dark: classColour(4) };
 
 export function colouring(column: Column | null, dark = false): Colouring {
   if (!column) {
@@ -38,7 +39,7 @@ export function colouring(column: Column | null, dark = false): Colouring {
       scale: null,
       ends: ["", ""],
       missing: 0,
-      colour: () => PLAIN,
+      colour: () => PLAIN[dark ? "dark" : "light"],
     };
   }
   const { name, key, values } = column;

@@ -1,7 +1,7 @@
 /** Columns of the rows: latent variables, components, embeddings, factors, errors. */
 import type { Factor, Variable } from "../../bundle";
 import { classOf, type Model } from "../../model";
-import { isolated, percent } from "../../text";
+import { isolated, percent, significant } from "../../text";
 import type { Option } from "../../ui/choice";
 
 export interface Column {
@@ -142,7 +142,7 @@ function strided(values: Float32Array, first: number, step: number): Float32Arra
 /** A value as text: the name of a class, or a rounded number. */
 export function textOf(column: Column, value: number): string {
   if (Number.isNaN(value)) return "missing";
-  return column.labels[value] ?? String(+value.toPrecision(4));
+  return column.labels[value] ?? significant(value, 4);
 }
 
 const HALF_WIDTH = 0.32;

@@ -67,7 +67,7 @@ export function DensityKey() {
         </svg>
         p(z): samples of the prior
       </li>
-      <li>The inner line holds 50 % of the samples, the outer one 90 %.</li>
+      <li>The inner line holds 50% of the samples, the outer one 90%.</li>
     </ul>
   );
 }

@@ -2,7 +2,7 @@
 import { useMemo } from "preact/hooks";
 import type { Model } from "../../model";
 import { change } from "../../state";
-import { isolated, percent } from "../../text";
+import { isolated, percent, thousands } from "../../text";
 import { Panel } from "../../ui/panel";
 import { histograms, type Histogram } from "./histograms";
 import { rowsTable } from "./table";
@@ -16,7 +16,7 @@ export function Selected({ model, rows }: { model: Model; rows: readonly number[
   return (
     <Panel
       title="Selection"
-      help="Shares of the values among the selected rows and among the rest, from what differs most to what differs least. The percentage in the corner is that of the highest bar. CSV saves the selected rows."
+      help="Shares of the values among the selected rows and among the rest, from what differs most to what differs least. The percentage in the corner is that of the highest bar. JSD is the Jensen-Shannon divergence: 0 bits if the two are equal, 1 bit if they have nothing in common. CSV saves the selected rows."
       csv={() => rowsTable(model, rows)}
     >
       <p
@@ -26,7 +26,8 @@ export function Selected({ model, rows }: { model: Model; rows: readonly number[
         role="status"
         data-testid="selected-count"
       >
-        {rows.length} of {count} rows selected ({percent(rows.length / count)}).
+        {thousands(rows.length)} of {thousands(count)} rows selected ({percent(rows.length / count)}
+        ).
       </p>
       <ul class="comparison-key" aria-hidden="true">
         <li class="in">
@@ -55,6 +56,7 @@ export function Selected({ model, rows }: { model: Model; rows: readonly number[
 
 const WIDTH = 220;
 const HEIGHT = 84;
+const HEAD = 13; // room for the percentage
 
 function Bars({ of }: { of: Histogram }) {
   const top = Math.max(...of.selected, ...of.rest, 1e-9);
@@ -86,13 +88,13 @@ function Bars({ of }: { of: Histogram }) {
               side="in"
               x={n * step + step * 0.08}
               width={step * 0.42}
-              height={(of.selected[n]! / top) * (HEIGHT - 4)}
+              height={(of.selected[n]! / top) * (HEIGHT - HEAD)}
             />
             <Bar
               side="out"
               x={n * step + step * 0.5}
               width={step * 0.42}
-              height={(of.rest[n]! / top) * (HEIGHT - 4)}
+              height={(of.rest[n]! / top) * (HEIGHT - HEAD)}
             />
           </g>
         ))}

@@ -3,6 +3,7 @@ import type { Signal } from "@preact/signals";
 import type { Model } from "../../model";
 import { clearSelection, contours, images, selection } from "../../selection";
 import { change } from "../../state";
+import { thousands } from "../../text";
 import type { Camera } from "./camera";
 import type { Cloud } from "./cloud";
 import { whyNoContours } from "./density";
@@ -60,7 +61,7 @@ export function PlotTools({ model, cloud, lasso, camera }: Props) {
             title="Go to the selection"
             onClick={goToSelection}
           >
-            {selection.value.length} selected
+            {thousands(selection.value.length)} selected
           </button>
         </>
       )}

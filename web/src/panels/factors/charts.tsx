@@ -242,7 +242,7 @@ interface DotsProps {
 /** A dot for each value and class of a discrete variable, with an area by how often they meet. */
 function Dots({ column, levels, shares, name }: DotsProps) {
   const classes = shares[0]?.length ?? 0;
-  const x = across(levels);
+  const x = across(levels, 0.5 / Math.max(levels.length - 1, 1)); // half a step for half a dot
   const y = scaleLinear([-0.6, classes - 0.4], [PLOT.bottom, PLOT.top]);
   const room =
     0.48 *
@@ -276,9 +276,10 @@ function Dots({ column, levels, shares, name }: DotsProps) {
   );
 }
 
-function across(levels: readonly Level[]): Scale {
+/** The place of values, with a share of their range on both sides. */
+function across(levels: readonly Level[], margin = 0.07): Scale {
   const [first, last] = [levels[0]?.at ?? 0, levels.at(-1)?.at ?? 1];
-  const room = (last - first || 1) * 0.07;
+  const room = (last - first || 1) * margin;
   return scaleLinear([first - room, last + room], [PLOT.left, PLOT.right]);
 }
 

@@ -16,7 +16,7 @@ export function Factors({ model }: { model: Model }) {
         </>
       ) : (
         <Panel title="Factors">
-          <p>
+          <p class="help">
             The data have no known factors, such as labels or measured properties, so there is
             nothing to compare the latent variables with. Add factors to the data to see which
             variable explains which factor.

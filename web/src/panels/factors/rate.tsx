@@ -1,6 +1,7 @@
 /** What the rate of a model is spent on. */
 import type { Rate } from "../../bundle";
 import type { Model } from "../../model";
+import { thousands } from "../../text";
 import { Panel } from "../../ui/panel";
 
 interface Part {
@@ -59,6 +60,16 @@ export function remark(rate: Rate): string {
     : `The sum of the estimates differs from the rate by ${nats(Math.abs(left))} nats.`;
 }
 
+const SATURATED = 0.9; // share of log N above which the mutual information is limited by N
+
+/** A warning if the mutual information is at its limit for so many observations. */
+export function limitOf({ mutualInformation }: Rate, count: number): string {
+  const limit = Math.log(count);
+  return mutualInformation <= SATURATED * limit
+    ? ""
+    : `The mutual information is close to its limit, log ${thousands(count)} = ${nats(limit)} nats: the codes tell almost all observations apart. What the rate has beyond the limit counts as total correlation, however the codes lie.`;
+}
+
 function rateTable(model: Model, rate: Rate) {
   const named = (number: number) => model.variable(number).name;
   const rows: [string, number][] = [
@@ -79,6 +90,7 @@ function groupName(name: string): string {
 
 function Parts({ model, rate }: { model: Model; rate: Rate }) {
   const parts = partsOf(rate);
+  const remarks = [remark(rate), limitOf(rate, model.data.rows.count)].filter(Boolean).join(" ");
   const kls = model.data.variables.map(({ name, number }) => ({
     name,
     value: rate.dimensionKl[number]!,
@@ -95,7 +107,7 @@ function Parts({ model, rate }: { model: Model; rate: Rate }) {
         {nats(parts[0]!.value)} + total correlation {nats(parts[1]!.value)} + sum of the
         dimension-wise KL {nats(parts[2]!.value)} nats
       </p>
-      {remark(rate) && <p class="help">{remark(rate)}</p>}
+      {remarks && <p class="help">{remarks}</p>}
       <dl class="rate-parts">
         {parts.map(({ name, value, style, meaning }) => (
           <div key={name}>

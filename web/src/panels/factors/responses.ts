@@ -2,6 +2,7 @@
 import { mean, quantileSorted } from "d3-array";
 import type { Variable } from "../../bundle";
 import { classOf, type Model } from "../../model";
+import { significant } from "../../text";
 import { columnOf, type Column } from "../data/columns";
 
 /** The rows of one value of a factor, or of one bin of a continuous factor. */
@@ -49,7 +50,7 @@ export function levelsOf(column: Column): Level[] {
   });
   const levels = [...groups].map(([value, rows]) => {
     const at = column.kind === "number" ? mean(rows, (row) => column.values[row])! : value;
-    return { at, label: column.labels[value] ?? String(+at.toPrecision(3)), rows };
+    return { at, label: column.labels[value] ?? significant(at, 3), rows };
   });
   return levels.sort((a, b) => a.at - b.at);
 }

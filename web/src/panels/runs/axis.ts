@@ -67,8 +67,12 @@ function bounds(values: readonly number[]): [number, number] {
 
 function linear(values: readonly number[], range: [number, number], count: number): Axis {
   const scale = scaleLinear(bounds(values), range).nice(count);
-  const text = scale.tickFormat(count); // with digits enough to tell ticks apart
-  const ticks = scale.ticks(count).map((value) => ({ at: scale(value), text: text(value) }));
+  const whole = values.every(Number.isInteger); // such as seeds: there is nothing between
+  const text = scale.tickFormat(count, whole ? ",d" : undefined); // digits that tell ticks apart
+  const ticks = scale
+    .ticks(count)
+    .filter((value) => !whole || Number.isInteger(value))
+    .map((value) => ({ at: scale(value), text: text(value) }));
   const position = (value: Value) => (typeof value === "number" ? scale(value) : null);
   return { kind: "linear", position, invert: (at) => scale.invert(at), ticks };
 }

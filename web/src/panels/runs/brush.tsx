@@ -17,9 +17,11 @@ interface Props {
   bottom: number;
   /** Pixels between axes. */
   room: number;
+  /** Whether lines leave it to the right only, so that there is room for numbers on the left. */
+  first: boolean;
 }
 
-export function AxisBrush({ placed, top, bottom, room }: Props) {
+export function AxisBrush({ placed, top, bottom, room, first }: Props) {
   const { column, axis, left } = placed;
   const characters = room / 8;
   return (
@@ -36,7 +38,14 @@ export function AxisBrush({ placed, top, bottom, room }: Props) {
       ) : (
         <>
           {axis.ticks.map(({ at, text }) => (
-            <text key={text} class="tick" x={5} y={at} dy="0.32em">
+            <text
+              key={text}
+              class="tick"
+              x={first ? -5 : 5}
+              y={at}
+              dy="0.32em"
+              text-anchor={first ? "end" : "start"}
+            >
               {text}
             </text>
           ))}
@@ -80,7 +89,7 @@ function Category({ column: { key, name }, tick: { text, at, value }, characters
   );
 }
 
-function Brush({ placed: { column, axis }, top, bottom }: Omit<Props, "room">) {
+function Brush({ placed: { column, axis }, top, bottom }: Omit<Props, "room" | "first">) {
   const [drag, setDrag] = useState<[number, number] | null>(null);
   const frame = useRef<SVGRectElement>(null);
   const { low, high } = rangeOf(shown.filter.value, column.key);

@@ -5,7 +5,7 @@ import type { TermLabel } from "../../bundle";
 import { own } from "../../own";
 import { change, manifest } from "../../state";
 import type { Csv } from "../../ui/export";
-import { capitalised, isolated } from "../../text";
+import { capitalised, isolated, thousands } from "../../text";
 import { Choice } from "../../ui/choice";
 import { Panel } from "../../ui/panel";
 import { axisOf, type Axis } from "./axis";
@@ -34,16 +34,14 @@ export function CurvesPanel() {
     runs.some((run) => curveOf(run, term).length > 0),
   );
   const drawn = groups.slice(0, MOST_MARKS).map((group, n) => drawnOf(group, term, n));
-  const spread = shown.deviation.value
-    ? "one standard deviation on both sides"
-    : "the lowest to the highest value";
+  const several = drawn.some(({ seeds }) => seeds.length > 1);
   return (
     <Panel
       title="Curves"
-      help={`${isolated(capitalised(termOf(term).name))} over training${betterText(termOf(term)) && `; ${betterText(termOf(term))}`}. Thin lines are single runs, the thick line is the mean over seeds, and the band is ${spread}.`}
+      help={`${isolated(capitalised(termOf(term).name))} over training${betterText(termOf(term)) && `; ${betterText(termOf(term))}`}.${several ? linesClause() : ""}`}
       csv={() => curvesCsv(drawn, term)}
     >
-      <Choices terms={terms} term={term} />
+      <Choices terms={terms} term={term} several={several} />
       {drawn.length > 0 ? (
         <Chart drawn={drawn} term={term} />
       ) : (
@@ -56,6 +54,14 @@ export function CurvesPanel() {
       )}
     </Panel>
   );
+}
+
+/** What the lines of several seeds are. */
+function linesClause(): string {
+  const spread = shown.deviation.value
+    ? "one standard deviation on both sides"
+    : "the lowest to the highest value";
+  return ` Thin lines are single runs, the thick line is the mean over seeds, and the band is ${spread}.`;
 }
 
 /** Groups of the runs that pass the filter, or of those that are open. */
@@ -76,7 +82,14 @@ function termOf(term: string): TermLabel {
   return own(manifest.value.terms, key) ?? { name: key, unit: "", better: "" };
 }
 
-function Choices({ terms, term }: { terms: readonly string[]; term: string }) {
+interface ChoicesProps {
+  terms: readonly string[];
+  term: string;
+  /** Whether a group has several seeds, and so a band. */
+  several: boolean;
+}
+
+function Choices({ terms, term, several }: ChoicesProps) {
   const { deviation, onlyOpen } = shown;
   return (
     <div class="choices">
@@ -86,15 +99,17 @@ function Choices({ terms, term }: { terms: readonly string[]; term: string }) {
         options={terms.map((key) => ({ key, name: capitalised(titleOf(termOf(key))) }))}
         onChange={(chosen) => change({ term: chosen })}
       />
-      <Choice
-        label="Band"
-        value={deviation.value ? "deviation" : "range"}
-        options={[
-          { key: "range", name: "lowest to highest" },
-          { key: "deviation", name: "± 1 standard deviation" },
-        ]}
-        onChange={(chosen) => change({ deviation: chosen === "deviation" })}
-      />
+      {several && (
+        <Choice
+          label="Band"
+          value={deviation.value ? "deviation" : "range"}
+          options={[
+            { key: "range", name: "lowest to highest" },
+            { key: "deviation", name: "± 1 standard deviation" },
+          ]}
+          onChange={(chosen) => change({ deviation: chosen === "deviation" })}
+        />
+      )}
       <LogToggle axis="curves" label="log scale" />
       {runs.value.length > 1 && (
         <Toggle
@@ -111,7 +126,7 @@ function Chart({ drawn, term }: { drawn: readonly Drawn[]; term: string }) {
   const [box, width] = useWidth();
   const [step, setStep] = useState<number | null>(null);
   const log = shown.logs.value.includes("curves");
-  const frame = { left: 62, right: width - 14, top: 28, bottom: HEIGHT - 44 };
+  const frame = { left: 62, right: width - 24, top: 28, bottom: HEIGHT - 44 };
   const x = axisOf(
     drawn.flatMap((each) => each.band.map((point) => point.step)),
     [frame.left, frame.right],
@@ -170,8 +185,11 @@ function Chart({ drawn, term }: { drawn: readonly Drawn[]; term: string }) {
 /** The newest mean and band of a group up to a step. */
 function readout({ group, band }: Drawn, step: number): string {
   const point = band.findLast((each) => each.step <= step);
-  const runs = group.runs.length === 1 ? "1 run" : `${group.runs.length} runs`;
-  return `${isolated(group.name)} (${runs}): ${point ? bandText(point) : "–"}`;
+  const [only, another] = group.runs;
+  const name = another
+    ? `${isolated(group.name)} (${group.runs.length} runs)`
+    : isolated(only!.name);
+  return `${name}: ${point ? bandText(point) : "–"}`;
 }
 
 function bandText(point: BandPoint): string {
@@ -195,10 +213,10 @@ function StepSlider({ steps, step, onStep }: StepProps) {
         min={0}
         max={steps.length - 1}
         value={steps.indexOf(step)}
-        aria-valuetext={String(step)}
+        aria-valuetext={thousands(step)}
         onInput={(event) => onStep(steps[+event.currentTarget.value]!)}
       />{" "}
-      {step}
+      {thousands(step)}
     </label>
   );
 }

@@ -13,7 +13,7 @@ export function Matched({ model }: { model: Model }) {
   if (others.length === 0) return null;
   return (
     <Panel
-      title="Matched latents"
+      title="Matched latent variables"
       help={`Each latent variable that ${isolated(runName(model.id))} uses and its match in the other open runs: Spearman's rank correlation over the observations that both have, or the normalised mutual information of classes. Unused variables are not matched, and below ${LEAST} there is no match. Choose a variable to go to its slider.`}
       csv={() => matchedCsv(model, others)}
     >

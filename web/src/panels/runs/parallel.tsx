@@ -87,8 +87,15 @@ function Lines({ columns }: { columns: readonly Column[] }) {
             .join("")}
         />
         <Passing placed={placed} />
-        {placed.map((one) => (
-          <AxisBrush key={one.column.key} placed={one} top={TOP} bottom={BOTTOM} room={each} />
+        {placed.map((one, n) => (
+          <AxisBrush
+            key={one.column.key}
+            placed={one}
+            top={TOP}
+            bottom={BOTTOM}
+            room={each}
+            first={n === 0}
+          />
         ))}
       </svg>
     </div>

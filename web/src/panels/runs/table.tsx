@@ -11,14 +11,14 @@ import { betterText, csvValue, titleOf, type Column } from "./columns";
 import { GroupTable, groupsCsv } from "./group-table";
 import { plainValue } from "./names";
 import { Pages } from "./pages";
-import { columns, isNumeric, listed, shown, sorted, texts } from "./shown";
+import { columns, isNumeric, listed, runs, shown, sorted, texts } from "./shown";
 
 export function RunTable() {
   const seeds = shown.seeds.value;
   return (
     <Panel
       title="Runs"
-      help={`Check up to ${MOST_OPEN} runs to see them side by side. Choose a heading to sort. CSV saves all columns under their exact names.`}
+      help={`${runs.value.length > 1 ? `Check up to ${MOST_OPEN} runs to see them side by side. Choose a heading to sort. ` : ""}CSV saves all columns under their exact names.`}
       csv={() => (seeds ? groupsCsv() : runsCsv(sorted.value, columns.value))}
     >
       <div class="choices">
