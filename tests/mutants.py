@@ -99,7 +99,12 @@ def without(content, rng):
     return content[:start] + content[stop:]
 
 
-DAMAGE = {"flipped bits": flipped, "cut off": cut_off, "part twice": twice, "part left out": without}
+DAMAGE = {
+    "flipped bits": flipped,
+    "cut off": cut_off,
+    "part twice": twice,
+    "part left out": without,
+}
 
 
 def _changed_row(content, rng):

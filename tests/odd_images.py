@@ -18,9 +18,23 @@ TEXTS = ["", "ImageJ=1.54\nimages=9\nchannels=3\nframes=x", "ImageJ=1.54\nimages
          '{"a":' * 9999, '<Pixels SizeC="x" SizeT="2" SizeZ="1">', '<Pixels DimensionOrder="">',
          '<Pixels SizeC="99999999999999" SizeT="2" SizeZ="1" DimensionOrder="XYCZT">',
          f'{{"axes": "tyx", "shape": [{"9" * 5000}, 6, 5]}}', "s[/b]\x1b[31m"]  # fmt: skip
-PPM = [b"P6 99999999 99999999 255\n", b"P6 -1 2 255\n", b"P6 5 6 65535\n", b"P6 5 6 0\n", b"P7\n",
-       b"P5 5 6 70000\n", b"P4 5 6\n", b"P1 5 6\n1 0 1", b"P2 5 6 255\n1 2 x", b"P6 # x\n5 6 255\n",
-       b"Pf 5 6 -1.0\n", b"Pf 5 6 nan\n", b"PF 5 6 1\n", b"P6 0 0 255\n", b"P3 5 6 255\n" + b"9" * 99]
+PPM = [
+    b"P6 99999999 99999999 255\n",
+    b"P6 -1 2 255\n",
+    b"P6 5 6 65535\n",
+    b"P6 5 6 0\n",
+    b"P7\n",
+    b"P5 5 6 70000\n",
+    b"P4 5 6\n",
+    b"P1 5 6\n1 0 1",
+    b"P2 5 6 255\n1 2 x",
+    b"P6 # x\n5 6 255\n",
+    b"Pf 5 6 -1.0\n",
+    b"Pf 5 6 nan\n",
+    b"PF 5 6 1\n",
+    b"P6 0 0 255\n",
+    b"P3 5 6 255\n" + b"9" * 99,
+]
 
 
 def _picture(rng):
@@ -64,8 +78,8 @@ def png(rng):
     elif what == "more":
         chunks.insert(number, rng.choice([
             (b"zTXt", b"a\0\0" + BOMB), (b"iCCP", b"a\0\0" + zlib.compress(b"x")),
-            (b"eXIf", b"II*\0\xff\xff\xff\xff"), (b"acTL", struct.pack(">II", 2**31, 0)), (b"tRNS", b""),
-            (b"PLTE", b"xx"), (b"IDAT", b""), (b"iTXt", b"a\0\1\0\0\0" + BOMB),
+            (b"eXIf", b"II*\0\xff\xff\xff\xff"), (b"acTL", struct.pack(">II", 2**31, 0)),
+            (b"tRNS", b""), (b"PLTE", b"xx"), (b"IDAT", b""), (b"iTXt", b"a\0\1\0\0\0" + BOMB),
             (b"fcTL", bytes(26)), (b"gAMA", b""), (b"tEXt", b"\xff" * 99), (b"cHRM", b"x"),
             (b"pHYs", b""), (b"sBIT", b"x"), (b"Abcd", b""), (b"IEND", b"")]))  # fmt: skip
     elif what == "twice":
@@ -118,8 +132,9 @@ def tiff(rng):
         kind = rng.choice(["u1", "u2", "u4", "i1", "i2", "f2", "f4", "f8", "?", "u8", "c8", ">u2"])
         shape = rng.choice([(6, 5), (2, 6, 5), (6, 5, 3), (3, 6, 5, 3), (2, 3, 6, 5), (6, 5, 7)])
         values = np.resize(PIXELS, shape).astype(kind)
-        options = rng.choice([{}, {}, {"compression": "zlib"}, {"bigtiff": True}, {"tile": (16, 16)},
-                              {"byteorder": ">"}, {"rowsperstrip": 1}])  # fmt: skip
+        options = rng.choice([{}, {}, {"compression": "zlib"}, {"bigtiff": True},
+                              {"tile": (16, 16)}, {"byteorder": ">"},
+                              {"rowsperstrip": 1}])  # fmt: skip
         if chance(rng, 0.5):
             options |= {"description": rng.choice(TEXTS).encode(), "metadata": None}
         tifffile.imwrite(content, values, **options)

@@ -132,8 +132,11 @@ def test_command_lines_end_as_they_should(sandbox):
 def test_many_command_lines_end_as_they_should(sandbox):
     """As many as UNWEAVE_FUZZ_SECONDS allow; the seeds are new each time, and printed."""
     place, run = sandbox
-    lines = lambda seed: check(command_line(generator(seed), run), place, seed)  # noqa: E731
-    assert fuzz_on("command lines", lines) == []
+
+    def line(seed):
+        return check(command_line(generator(seed), run), place, seed)
+
+    assert fuzz_on("command lines", line) == []
 
 
 def test_every_command_and_option_is_fuzzed():
