@@ -213,9 +213,10 @@ def check(place, kind, seed):
 
 
 def test_odd_files_are_read_or_named(sandbox):
-    """Some of every kind."""
+    """One of every kind but results, whose command imports all papers."""
     place, kinds = sandbox
-    found = [check(place, kind, seed) for kind in kinds for seed in range(3)]
+    quick = [kind for kind in kinds if kind != KINDS["results"]]
+    found = [check(place, kind, seed) for seed, kind in enumerate(quick)]
     assert [problem for problem in found if problem] == []
 
 

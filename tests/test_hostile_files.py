@@ -136,7 +136,7 @@ def test_hostile_arrays_are_refused_by_every_reader_before_memory_is_taken(
                     ["data", "info", name, "key=codes"]]  # fmt: skip
     for words in readers:
         code, out, err = unweave(*words)
-        assert (code, out, err.count("error: ")) == (2, "", 1), words
+        assert (code, out, err.count("error: "), name in err) == (2, "", 1, True), words
     with pytest.raises(ValueError, match=r"expected|should have|zip bomb"):
         Table.load(name)
     grown = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before
@@ -269,9 +269,10 @@ def test_files_to_start_from_may_be_anything(unweave, tmp_path, monkeypatch):
     (tmp_path / "deep.toml").write_text("a = " + "[" * 10**5)
     (tmp_path / "digits.json").write_text(json.dumps({"steps": 1})[:-2] + "9" * 5000 + "}")
     (tmp_path / "null.json").write_text("null")
-    for name in ("deep.json", "deep.toml", "digits.json", "null.json"):
+    (tmp_path / "kind.toml").write_text("optimiser = {kind = 3}")
+    for name in ("deep.json", "deep.toml", "digits.json", "null.json", "kind.toml"):
         code, _, err = unweave("train", "--from", name)
-        assert (code, err.count("error: ")) == (2, 1), name
+        assert (code, err.count("error: "), name in err) == (2, 1, True), name
 
 
 # ---- outputs

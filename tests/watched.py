@@ -18,6 +18,7 @@ STARTS = ("os.system", "os.exec", "os.posix_spawn", "os.startfile", "subprocess.
           "webbrowser.open", "pickle.find_class", "socket.connect")  # fmt: skip
 CHANGES = ("open", "os.remove", "os.rename", "os.rmdir", "os.mkdir", "os.link", "os.symlink",
            "os.truncate", "os.chmod", "os.chown", "shutil.rmtree")  # fmt: skip
+HARMLESS = ("127.0.0.1", "'uname'")  # this machine, and what `platform` asks
 WRITES = os.O_WRONLY | os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_APPEND
 _watching = []  # the folder of the command that runs, and what it did that it should not
 
@@ -31,7 +32,7 @@ def _audit(event, arguments):
     if not _watching:
         return
     folder, found = _watching[-1]
-    if event in STARTS and "127.0.0.1" not in str(arguments):
+    if event in STARTS and not any(each in str(arguments) for each in HARMLESS):
         found.append(f"{event} {arguments!r:.200}")
     elif event in CHANGES and (event != "open" or arguments[2] & WRITES):
         paths = [os.fsdecode(each) for each in arguments if isinstance(each, (str, bytes, Path))]

@@ -334,7 +334,7 @@ def _read_json(path: Path) -> dict[str, Any]:
     """Read a JSON object of names and values; {} if the file does not exist."""
     try:
         content = json.loads(path.read_text()) if path.exists() else {}
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         content = error
     if not isinstance(content, dict):
         raise ValueError(
