@@ -3,13 +3,10 @@
 No value is a path out of the working folder, and no command trains for more than a few steps.
 """
 
-import contextlib
-import io
+import json
+import os
 import random
-import resource
-import sys
 import time
-import traceback
 import unicodedata
 
 import numpy as np
@@ -20,7 +17,6 @@ from unweave.cli import main as cli
 from unweave.training.run import Run
 
 DIRECTIONS = ("LRE", "RLE", "LRO", "RLO", "PDF", "LRI", "RLI", "FSI", "PDI")
-SECONDS, MEGABYTES = 120, 1500  # of one input at most, on a busy machine
 NUMBERS = [
     "0", "1", "2", "3", "-1", "0.5", "1e-9", "-0.0", "1e999", "-1e999", "NaN", "Infinity", "nan",
     "inf", "4294967296", "18446744073709551616", "9223372036854775807", "-9223372036854775809",
@@ -49,17 +45,29 @@ USUAL = {
     "thumbnails": ["3"], "device": ["cpu"], "metrics": ["mig", "mcc,irs", "hoyer"],
     "output": ["out.html", "labels.csv"], "out": ["out.csv", "out.npz", "new", "labels.csv"],
     "file": ["out.png", "out.npz", "labels.csv"], "html": ["out.html"], "codes_key": ["codes"],
-    "source": ["good.toml", "deep.toml", "deep.json", "bad.json", "kim2018/shapes2d-factor-vae"],
+    "source": ["good.toml", "deep.toml", "deep.json", "bad.json", "sikka2019/linear"],
     "measure": ["mig"], "measure_rows": ["2", "20"], "resamples": ["3"], "reseeds": ["1"],
     "interval": ["0.9"], "columns": ["rate"], "sort": ["-rate"], "where": ["seed=0"],
     "fields": ["key=images", "factors_key=factors", "split=test"], "select": ["subset:count=9"],
+    "modules": ["math", "my_parts"], "checkpoint_seconds": ["0"], "classes": ["2"],
+    "codes": ["mean", "sample"], "continuous": ["", "a"], "data": ["data.npz", "photos"],
+    "embedding": ["umap", "pacmap"], "factors_key": ["factors", "a"], "features": ["codes.npz"],
+    "figures": ["fig1", "fig4", "table2"], "lanes": ["1", "1,2"], "level": ["0.9"],
+    "measure_every": ["1"], "merge": ["results.jsonl"], "minutes": ["0"], "networks": ["0"],
+    "paper": ["kim2018", "sikka2019"], "pictures": ["photos"], "port": ["0"], "seconds": ["0.05"],
+    "precision": ["fp32", "bf16"], "seed": ["0", "7"], "split": ["train", "test", "all"],
+    "svg": ["out.svg"], "threads": ["1"], "title": ["A title"],
 }  # fmt: skip
 WEIGHTS = {  # those that compute and read files more often, those that take seconds less
     **dict.fromkeys(("train", "score", "evaluate", "encode", "decode", "info"), 5),
-    **dict.fromkeys(("report", "share"), 0.05),
+    **dict.fromkeys(("report", "share", "demo", "bench"), 0.05),
 }
+NAMED = ("name", "names")  # the run, or what data and catalogues have
+NAMES = {"data": ["mnist", "dsprites", "shapes2d", "data.npz"], "fields": ["objective"],
+         "methods": ["beta-vae"], "metrics": ["mig"],
+         "presets": ["kim2018/shapes2d-factor-vae"]}  # fmt: skip
 ALWAYS = ("rows", "output", "metrics")  # options without which commands take long
-NEVER = ("explore", "demo", "bench", "reproduce", "get")  # they serve, download or take minutes
+OF_TYPER = ("help", "install_completion", "show_completion")  # tested there
 
 
 def names_of(command, words=()):
@@ -71,11 +79,8 @@ def names_of(command, words=()):
             yield [*words, name], each
 
 
-COMMANDS = [
-    (words, each)
-    for words, each in names_of(typer.main.get_command(cli.app))
-    if words[-1] not in NEVER
-]
+ROOT = typer.main.get_command(cli.app)
+COMMANDS = list(names_of(ROOT))
 
 
 def word(rng, run):
@@ -93,55 +98,51 @@ def assignment(rng, run):
     return f"{path}={value}"
 
 
-def plausible(name, rng, run):
-    """A value that an option or argument of this name may have; hostile if none is known."""
-    known = USUAL.get(name)
-    return run if name in ("names", "name") else rng.choice(known) if known else word(rng, run)
+def plausible(words, name, rng, run):
+    """A value that an option or argument of this name may have."""
+    if name not in NAMED:
+        return rng.choice(USUAL[name])
+    return rng.choice(NAMES[words[0]]) if words[0] in NAMES and rng.random() < 0.8 else run
 
 
-def command_line(rng, run):
-    """A command line with some of the options of its command; a third of the values is hostile."""
+def command_line(rng, run, chosen=None):
+    """A command line with some of the options of its command; a third of the values is hostile.
+
+    Args:
+        rng: a generator.
+        run: the digest of a run.
+        chosen: the words and the parser of the command, by default any.
+    """
     weights = [WEIGHTS.get(words[-1], 1) for words, _ in COMMANDS]
-    ((words, command),) = rng.choices(COMMANDS, weights)
-    line = list(words)
+    words, command = chosen or rng.choices(COMMANDS, weights)[0]
+    line = [*_options(ROOT, 0.01, words, rng, run), *words]
     for option in command.params:
-        is_argument = option.param_type_name == "argument"
-        value = plausible(option.name, rng, run) if rng.random() < 0.66 else word(rng, run)
-        if is_argument and words == ["train"]:
+        if option.param_type_name != "argument":
+            continue
+        if words == ["train"]:
             given = [assignment(rng, run) for _ in range(rng.randint(0, 2))]
             names = {each.partition("=")[0] for each in given}
             line += given + [t for t in (*TINY, "steps=2") if t.partition("=")[0] not in names]
-        elif is_argument:
-            line += [value] if option.required or rng.random() < 0.5 else []
-        elif option.name in ALWAYS:
-            line += [option.opts[-1], value]
-        elif option.name != "help" and rng.random() < 0.2:
-            line += [rng.choice(option.opts)]
-            line += [] if getattr(option, "is_flag", False) else [value]
+        elif option.required or rng.random() < 0.5:
+            line.append(_value(option, words, rng, run))
+    return line + _options(command, 0.2, words, rng, run)
+
+
+def _value(option, words, rng, run):
+    return plausible(words, option.name, rng, run) if rng.random() < 0.66 else word(rng, run)
+
+
+def _options(command, share, words, rng, run):
+    """Some options of a command, with values."""
+    line = []
+    for option in command.params:
+        if option.param_type_name == "argument" or option.name in OF_TYPER:
+            continue
+        if option.name in ALWAYS or rng.random() < share:
+            line.append(rng.choice(option.opts))
+            if not getattr(option, "is_flag", False):
+                line.append(_value(option, words, rng, run))
     return line
-
-
-def run_command(arguments):
-    """Run a command in this process; return exit code, both outputs, and what went wrong."""
-    out, err, began = io.StringIO(), io.StringIO(), time.monotonic()
-    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-    problem, code, old = "", None, sys.argv
-    try:
-        sys.argv = ["unweave", *arguments]
-        with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
-            cli.main()
-    except SystemExit as stopped:
-        code = stopped.code
-    except BaseException:  # a traceback is what is looked for, whatever it is
-        problem = traceback.format_exc()[-1500:]
-    finally:
-        sys.argv = old
-    grown = (resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before) / 1024
-    if time.monotonic() - began > SECONDS:
-        problem += f"took {time.monotonic() - began:.0f} s"
-    if grown > MEGABYTES:
-        problem += f"took {grown:.0f} MB"
-    return code, out.getvalue(), err.getvalue(), problem
 
 
 def is_clean(text):
@@ -191,3 +192,20 @@ def choose(rng, pool):
 def generator(seed):
     """A seeded generator."""
     return random.Random(seed)
+
+
+def fuzz_on(what, check):
+    """Check one input after another for UNWEAVE_FUZZ_SECONDS; print how many, and what was found.
+
+    `check` returns what is wrong with the input of a seed. The seeds are new each time. The clock
+    is read after every input, and an input has a limit of its own, so this ends in time.
+    """
+    seconds, first = float(os.environ.get("UNWEAVE_FUZZ_SECONDS", "120")), time.time_ns()
+    found, end, seed = [], time.monotonic() + seconds, first
+    while time.monotonic() < end:
+        if problem := check(seed):
+            found.append(problem)
+            print(problem)
+        seed += 1
+    print(json.dumps({what: seed - first, "first seed": first, "failures": len(found)}))
+    return found

@@ -23,10 +23,8 @@ def mutants(path: Path, other: Path, rng, count):
     if other.exists() and other.read_bytes() != content:
         yield "of another run", other.read_bytes()
     for _ in range(count):
-        yield "flipped bits", _flipped(content, rng)
-        yield "cut off", content[: rng.randrange(len(content))]
-        yield "part twice", _twice(content, rng)
-        yield "part left out", _without(content, rng)
+        for name, damage in DAMAGE.items():
+            yield name, damage(content, rng)
         if path.suffix == ".json":
             yield "json", json.dumps(changed(json.loads(content), rng)).encode()
         if path.suffix == ".jsonl":
@@ -76,21 +74,37 @@ def _places(value, found):
             _places(inner, found)
 
 
-def _flipped(content, rng):
+def flipped(content, rng):
+    """Flip some bits."""
     flipped = bytearray(content)
     for _ in range(rng.choice([1, 1, 2, 8])):
         flipped[rng.randrange(len(flipped))] ^= 1 << rng.randrange(8)
     return bytes(flipped)
 
 
-def _twice(content, rng):
+def cut_off(content, rng):
+    """Leave out the end."""
+    return content[: rng.randrange(len(content))]
+
+
+def twice(content, rng):
+    """Repeat a part."""
     start, stop = sorted(rng.randrange(len(content) + 1) for _ in range(2))
     return content[:stop] + content[start:]
 
 
-def _without(content, rng):
+def without(content, rng):
+    """Leave out a part."""
     start, stop = sorted(rng.randrange(len(content) + 1) for _ in range(2))
     return content[:start] + content[stop:]
+
+
+DAMAGE = {
+    "flipped bits": flipped,
+    "cut off": cut_off,
+    "part twice": twice,
+    "part left out": without,
+}
 
 
 def _changed_row(content, rng):

@@ -138,7 +138,7 @@ def test_a_download_is_read_once_for_its_checksum(server, tmp_path, monkeypatch)
     assert seen == ["a.bin.part"]
 
 
-@pytest.mark.parametrize("content", ["[]", "{"])
+@pytest.mark.parametrize("content", ["[]", "{", "[" * 100_000], ids=len)
 def test_damaged_checksum_records_are_reported(server, tmp_path, content):
     fetch(source(server), tmp_path)
     (tmp_path / "checksums.json").write_text(content)

@@ -30,6 +30,14 @@ def unscaled(folder, **fields):
     return everything(Folder(folder, scale="none", **fields).load(CPU)).numpy()
 
 
+def test_a_page_that_cannot_be_unpacked_is_named(tmp_path):
+    tifffile.imwrite(tmp_path / "a.tif", CELLS.astype(np.uint32), compression="zlib")
+    content = (tmp_path / "a.tif").read_bytes()
+    (tmp_path / "a.tif").write_bytes(content.replace(zlib.compress(b"")[:2], b"\xff\xff"))
+    with pytest.raises(ValueError, match=r"a\.tif.*Repair or remove"):
+        Folder(tmp_path / "a.tif", axes="observations").load(CPU)
+
+
 @pytest.mark.parametrize("extension", ["png", "tif", "pgm"])
 def test_sixteen_bits_are_kept(tmp_path, extension):
     for i, cell in enumerate(CELLS):

@@ -20,6 +20,7 @@ from unweave.data import (
     array_dataset,
     principal_variances,
 )
+from unweave.data.scaling import Scaling
 from unweave.data.splits import available_splits, split_of, with_split
 
 PAGE = Path(__file__).parent.parent / "docs/data.md"
@@ -97,6 +98,9 @@ def test_factors_default_to_none_and_have_to_be_implemented_if_they_are_known():
         ({"size": 3, "shape": ()}, "at least one observation"),
         ({"size": 3, "shape": (3,), "factor_names": ("a",)}, "each of the 1 factors, got 0 sizes"),
         ({"size": 3, "shape": (3,), "lattice": Lattice((Factor("a", 2),))}, "2 combinations"),
+        ({"size": 3, "shape": (3,), "scaling": Scaling("none", (0.0,), (1.0,) * 3)}, "got 1 and 3"),
+        ({"size": 3, "shape": (3,), "scaling": Scaling("none", (0.0,) * 2, (1.0,) * 2)}, "1 or 3"),
+        ({"size": 3, "shape": (3,), "value_names": ("a",)}, "names for values of shape"),
     ],
     ids=str,
 )

@@ -20,10 +20,12 @@ import pytest
 from PIL import Image
 
 import unweave as uw
+from datasets import CPU
 from unweave.cli import run_list
 from unweave.core import memory, spec
 from unweave.core.outputs import check_output, npz_bytes, png_bytes, svg_bytes
-from unweave.data import from_array
+from unweave.data import Arrays, from_array
+from unweave.data.features import with_features
 from unweave.data.files.array_file import open_array_file, read_array
 from unweave.data.files.rows import ReaderRows
 from unweave.evaluation.codes import read_codes
@@ -134,7 +136,7 @@ def test_hostile_arrays_are_refused_by_every_reader_before_memory_is_taken(
                     ["data", "info", name, "key=codes"]]  # fmt: skip
     for words in readers:
         code, out, err = unweave(*words)
-        assert (code, out, err.count("error: ")) == (2, "", 1), words
+        assert (code, out, err.count("error: "), name in err) == (2, "", 1, True), words
     with pytest.raises(ValueError, match=r"expected|should have|zip bomb"):
         Table.load(name)
     grown = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before
@@ -169,6 +171,18 @@ def test_codes_that_no_decoder_takes_are_refused(model, tmp_path):
         np.save(tmp_path / "z.npy", codes)
         with pytest.raises(ValueError, match=r"finite numbers \(N, 2\) that fit in float32"):
             read_codes(tmp_path / "z.npy", model)
+
+
+def test_names_of_rows_and_features_of_other_shapes_are_refused(model, tmp_path):
+    np.save(tmp_path / "x.npy", CODES)
+    for name, array in {"names": "a", "few": ["a"], "deep": [[["a"]]]}.items():
+        (tmp_path / f"{name}.npz").write_bytes(npz(codes=CODES, row_names=np.array(array)))
+        with pytest.raises(ValueError, match=rf"each of the 20 rows of .*{name}\.npz, got 1"):
+            read_codes(tmp_path / f"{name}.npz", model)
+    for name, array in {"number": 1.0, "cube": np.zeros((20, 1, 1)), "none": CODES[:, :0]}.items():
+        (tmp_path / f"{name}.npz").write_bytes(npz(features=np.array(array)))
+        with pytest.raises(ValueError, match=rf"{name}\.npz: expected factors of shape \(N, K\)"):
+            with_features(Arrays(tmp_path / "x.npy").load(CPU), tmp_path / f"{name}.npz")
 
 
 def test_a_run_that_is_nested_too_deeply_is_listed_as_damaged(tmp_path, monkeypatch):
@@ -266,9 +280,10 @@ def test_files_to_start_from_may_be_anything(unweave, tmp_path, monkeypatch):
     (tmp_path / "deep.toml").write_text("a = " + "[" * 10**5)
     (tmp_path / "digits.json").write_text(json.dumps({"steps": 1})[:-2] + "9" * 5000 + "}")
     (tmp_path / "null.json").write_text("null")
-    for name in ("deep.json", "deep.toml", "digits.json", "null.json"):
+    (tmp_path / "kind.toml").write_text("optimiser = {kind = 3}")
+    for name in ("deep.json", "deep.toml", "digits.json", "null.json", "kind.toml"):
         code, _, err = unweave("train", "--from", name)
-        assert (code, err.count("error: ")) == (2, 1), name
+        assert (code, err.count("error: "), name in err) == (2, 1, True), name
 
 
 # ---- outputs

@@ -61,7 +61,7 @@ def score_command(
     """
     from unweave.cli.score_output import print_scores
     from unweave.cli.scoring import score_table
-    from unweave.core.hints import nearest_path
+    from unweave.core.hints import naming, nearest_path
     from unweave.metrics import Scores, Table
     from unweave.metrics.registry import find_metrics
 
@@ -75,10 +75,11 @@ def score_command(
     for name in options.names or ():
         find_metrics(name)  # reject unknown metrics, and those of models, before reading
     keys = {"codes_key": codes_key, "factors_key": factors_key}
-    table = print_warnings(err, lambda: Table.load(path, chosen, **keys))
     scores = Scores()
     try:
-        score_table(table, options, scores)
+        with naming(path, chosen):
+            table = print_warnings(err, lambda: Table.load(path, chosen, **keys))
+            score_table(table, options, scores)
     except KeyboardInterrupt:
         print_scores({"": scores}, form)
         raise

@@ -1,9 +1,11 @@
-"""Words of messages: hints at the valid names nearest to a wrong one, and counted nouns."""
+"""Words of messages: hints at the valid names nearest to a wrong one, paths, counted nouns."""
 
 from __future__ import annotations
 
 import difflib
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from os import PathLike
 from pathlib import Path
 
 _MOST_LISTED = 60  # valid names that are listed; of more, only the nearest
@@ -53,6 +55,24 @@ def nearest_path(path: str | Path) -> str:
     """Return a hint for a missing path: the nearest existing one."""
     close = near_paths(path)
     return f"did you mean {close[0]!r}?" if close else "check the path."
+
+
+@contextmanager
+def naming(*paths: str | PathLike[str] | None) -> Iterator[None]:
+    """Let errors about the content of files begin with their paths, unless they name one.
+
+    >>> with naming("a.npy", None):
+    ...     raise ValueError("expected numbers, got text")
+    Traceback (most recent call last):
+    ValueError: a.npy: expected numbers, got text
+    """
+    try:
+        yield
+    except ValueError as error:
+        given = [str(path) for path in paths if path is not None]
+        if not given or type(error) is not ValueError or any(each in str(error) for each in given):
+            raise
+        raise ValueError(f"{' and '.join(given)}: {error}") from None
 
 
 def count_noun(count: int, noun: str) -> str:

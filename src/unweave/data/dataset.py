@@ -98,6 +98,16 @@ class Schema:
                 f"expected a size and labels for each of the {count} factors, got "
                 f"{len(self.factor_sizes)} sizes and {len(self.factor_labels)} labels"
             )
+        numbers = {len(self.scaling.offset), len(self.scaling.unit)}
+        if len(numbers) != 1 or not numbers <= {1, self.shape[0]}:
+            raise ValueError(
+                f"expected 1 or {self.shape[0]} offsets and units to scale values of shape "
+                f"{self.shape}, got {len(self.scaling.offset)} and {len(self.scaling.unit)}"
+            )
+        if self.value_names and self.shape != (len(self.value_names),):
+            raise ValueError(
+                f"expected names for values of shape {self.shape}, got {len(self.value_names)}"
+            )
         if self.lattice is not None and self.lattice.size != self.size:
             raise ValueError(
                 f"expected the {self.lattice.size:,} combinations of the lattice, got "

@@ -19,6 +19,7 @@ from numpy.typing import ArrayLike
 from torch import Tensor
 
 from unweave.core.files import write_atomically
+from unweave.core.hints import naming
 from unweave.core.outputs import npz_bytes, refuse_run_folder
 from unweave.data.dataset import Dataset, Schema
 from unweave.data.files.array_file import TableFile, open_array_file
@@ -73,7 +74,8 @@ def with_features(dataset: Dataset, path: Path) -> DatasetWithFeatures:
         if file.names == [""]
         else KEY
     )
-    table = read_factors(file, key, default="feature")
+    with naming(path):
+        table = read_factors(file, key, default="feature")
     if len(table.codes) != dataset.size:
         raise ValueError(
             f"expected {dataset.size:,} rows of features in {path}, one per observation of the "

@@ -123,6 +123,11 @@ def read_codes(path: Path, model: FittedModel) -> tuple[Array, list[str]]:
             f"expected finite numbers (N, {len(expected)}) that fit in float32 in {path}, got "
             f"{codes.dtype} of shape {codes.shape}"
         )
+    if names and len(names) != len(codes):
+        raise ValueError(
+            f"expected a name for each of the {len(codes):,} rows of {path}, got {len(names):,}: "
+            f"correct the array {_ROW_NAMES}, or leave it out"
+        )
     return single, names or [str(number) for number in range(len(codes))]
 
 

@@ -13,6 +13,7 @@ from typing import Any, cast
 import numpy as np
 import torch
 
+from unweave.core.hints import naming
 from unweave.core.spec import digest, members
 from unweave.data import (
     Arrays,
@@ -164,7 +165,8 @@ class SourceFinder:
         """Return the source for a model; data that were given are loaded and compared at once."""
         data = self._place(trained_on, record.schema)
         if self.data is not None:
-            _ = self._source(data, trained_on, record).dataset
+            with naming(self.data if isinstance(self.data, (str, Path)) else None):
+                _ = self._source(data, trained_on, record).dataset
         if self.split is not None:
             data = with_split(data, self.split)
         return self._source(data, trained_on, record)
@@ -268,7 +270,8 @@ def open_like(path: str | Path, schema: Schema, data: Data) -> NewObservations:
     else:
         spec = dataclasses.replace(spec, key=_key(spec, schema), ignore="")
         rows, names, notes = spec.raw()
-        arrange_like(schema, np.broadcast_to(np.uint8(0), rows.shape))  # refuse other shapes
+        with naming(path):
+            arrange_like(schema, np.broadcast_to(np.uint8(0), rows.shape))  # refuse other shapes
         notes = [f"{rows.shape[0]:,} observations of shape {schema.shape}", *notes]
     described = dataclasses.replace(
         schema,

@@ -15,6 +15,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from unweave.core.hints import naming
 from unweave.data.files.array_file import ArrayFile, TableFile, open_array_file, read_array
 from unweave.data.files.columns import choose_columns, csv_notes, list_some
 from unweave.data.files.labels import LabelColumn
@@ -49,10 +50,12 @@ def read_files(
     the names in the file of factors, and those that repeat are factors if no other file is given.
     Without names in both files, rows are matched by their order.
     """
-    read = _read_codes(Path(codes), codes_key, factors_key if factors is None else "")
+    with naming(codes):
+        read = _read_codes(Path(codes), codes_key, factors_key if factors is None else "")
     values, columns, names = read.values, read.factors, read.row_names
     if factors is not None:
-        labels = _read_labels(Path(factors), factors_key)
+        with naming(factors):
+            labels = _read_labels(Path(factors), factors_key)
         rows, columns = _join(read, labels, str(codes), str(factors))
         values = values[rows]
         names = tuple(names[row] for row in rows) if names else ()

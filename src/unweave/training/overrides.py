@@ -22,7 +22,7 @@ from typing import Any, cast, get_type_hints
 from pydantic import BaseModel
 
 from unweave.core import spec
-from unweave.core.hints import near_paths, nearest, nearest_path
+from unweave.core.hints import naming, near_paths, nearest, nearest_path
 from unweave.core.parts import announced
 from unweave.core.schedules import Weight
 from unweave.data import (
@@ -161,8 +161,9 @@ def base_from(path: Path) -> dict[str, Any]:
         content = tomllib.loads(path.read_text()) if toml else json.loads(path.read_text())
     except (ValueError, RecursionError) as error:
         raise ValueError(f"{path} is not valid {'TOML' if toml else 'JSON'}: {error}") from None
-    fields: dict[str, Any] = settings_in(content) if isinstance(content, dict) else content
-    spec.from_json(Run, fields)
+    with naming(path):
+        fields: dict[str, Any] = settings_in(content) if isinstance(content, dict) else content
+        spec.from_json(Run, fields)
     return fields
 
 

@@ -17,6 +17,7 @@ from numpy.typing import ArrayLike
 from pydantic import Field
 from torch import Tensor
 
+from unweave.core.hints import naming
 from unweave.core.memory import main_memory
 from unweave.core.spec import spec, tag
 from unweave.data.cache import cached_json
@@ -107,10 +108,10 @@ class Arrays:
 
     def load(self, device: torch.device) -> Dataset:
         """Load the file, or prepare to stream it."""
-        file = open_array_file(Path(self.path))
-        rows, key, columns, factors, notes = self._open(file)
-        source = [self.path, key, *file_state(file.path)]
-        try:
+        with naming(self.path):
+            file = open_array_file(Path(self.path))
+            rows, key, columns, factors, notes = self._open(file)
+            source = [self.path, key, *file_state(file.path)]
             layout = interpret_shape(rows.shape, self.axes)
             if not columns and self.factors_key is not None:
                 factors = read_factors(file, self.factors_key, rows.shape[0])
@@ -125,8 +126,6 @@ class Arrays:
                 self.scale,
                 tuple(columns),
             )
-        except ValueError as error:
-            raise ValueError(f"{self.path}: {error}") from None
         return dataset.to(device)
 
     def raw(self) -> RawRows:

@@ -11,9 +11,9 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from unweave.data.files.array_file import ArrayFile, TableFile, check_key
+from unweave.data.files.array_file import ArrayFile, TableFile, check_key, read_array
 from unweave.data.files.labels import LabelColumn
-from unweave.data.files.rows import MOST, Array, row_bytes
+from unweave.data.files.rows import MOST, Array
 from unweave.data.files.tables import expand_columns
 from unweave.data.lattice import Factor, Labels, Lattice
 
@@ -115,12 +115,11 @@ def read_factors(
         columns = [file.labels(name) for name in expand_columns(key, file.names, file.path)]
         return FactorTable.from_columns(columns, len(columns[0].known))
     rows = file.rows(check_key(file, key))
-    if rows.shape[0] * row_bytes(rows) > MOST:
+    if math.prod(rows.shape) * rows.dtype.itemsize > MOST:
         raise ValueError(f"{key!r} of {file.path} is too large for factors: {rows.shape}")
-    values = rows.read(0, rows.shape[0])
+    values = read_array(file, key)
     if NAMES_KEY in file.names:
-        given = file.rows(NAMES_KEY)
-        names = [str(name) for name in given.read(0, given.shape[0])]
+        names = [str(name) for name in np.atleast_1d(read_array(file, NAMES_KEY))]
     elif key and values.ndim == 1:
         names = [key.rpartition("/")[2]]
     else:

@@ -16,7 +16,7 @@ import numpy as np
 import torch
 from pydantic import BeforeValidator, Field
 
-from unweave.core.hints import nearest_path
+from unweave.core.hints import naming, nearest_path
 from unweave.core.spec import spec, tag
 from unweave.data.cache import cached_file, data_folder
 from unweave.data.dataset import AbsolutePath, Dataset
@@ -118,7 +118,7 @@ class Folder:
         labels = read_labels(folder, sources.files, given, ignore).take(sources.owners)
         labels = dataclasses.replace(labels, row_names=sources.row_names(folder))
         wide = rows.dtype in (np.int32, np.uint32)
-        try:
+        with naming(self.path):
             dataset = build_dataset(
                 rows,
                 labels,
@@ -129,8 +129,6 @@ class Folder:
                 Layout(rows.shape[1:], False, decisions),
                 self.scale or ("percentile" if wide else None),
             )
-        except ValueError as error:
-            raise ValueError(f"{self.path}: {error}") from None
         return dataset.to(device)
 
     def raw(self) -> RawRows:
@@ -147,7 +145,7 @@ class Folder:
     def _open(self) -> tuple[Rows, list[object], _Sources, tuple[str, ...]]:
         """Decode all images; return them, what identifies them, their files, and decisions."""
         files = _files(Path(self.path))
-        with decoding() as pool:
+        with naming(self.path), decoding() as pool:
             try:
                 headers = list(pool.map(read_header, files))
                 sources = _Sources(files, headers, [*map(self._planes, files, headers)])

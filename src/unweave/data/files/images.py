@@ -72,11 +72,12 @@ def _reading(file: Path | str) -> Iterator[None]:
             f"expected an image of ordinary size, got {file}: {error} Scale it down, or remove it "
             "from the folder"
         ) from None
-    except (OSError, EOFError, SyntaxError, ValueError, IndexError, KeyError) as error:
+    except Exception as error:  # Pillow and tifffile raise many kinds if a file is damaged
         if str(file) in str(error) and "pip install" in str(error):
             raise
+        reason = str(error) or type(error).__name__
         raise UnreadableImage(
-            f"expected a readable image, got {file}: {error}. Repair or remove the file"
+            f"expected a readable image, got {file}: {reason}. Repair or remove the file"
         ) from None
 
 

@@ -9,7 +9,7 @@ from pathlib import Path, PurePosixPath
 
 import numpy as np
 
-from unweave.core.hints import nearest_path
+from unweave.core.hints import naming, nearest_path
 from unweave.data.files.columns import csv_notes, list_some
 from unweave.data.files.factors import FactorTable
 from unweave.data.files.labels import MISSING_WORDS, LabelColumn
@@ -65,7 +65,8 @@ def read_labels(
     columns: list[LabelColumn] = []
     wanted = ignore.strip() != "*"
     if wanted and (chosen := given or _usual_file(tables, notes)) is not None:
-        columns = _read_columns(chosen, images, ignore, notes, required=given is not None)
+        with naming(chosen):
+            columns = _read_columns(chosen, images, ignore, notes, required=given is not None)
     if not columns and given is None:
         columns = _by_subfolder(images, ignore, notes)
     table = FactorTable.from_columns(columns, len(images))

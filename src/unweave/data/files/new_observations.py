@@ -12,6 +12,7 @@ import torch
 from numpy.typing import ArrayLike
 from torch import Tensor
 
+from unweave.core.hints import naming
 from unweave.data.dataset import CPU, Dataset, Schema
 from unweave.data.files.arrays import as_numpy
 from unweave.data.files.columns import list_some
@@ -44,10 +45,8 @@ class NewObservations(Dataset):
         numbers, places = np.unique(index.numpy().reshape(-1), return_inverse=True)
         stored = IndexedRows(self.rows, numbers).read(0, len(numbers))
         values = stored if self.unit == 1 else stored * np.float32(self.unit)
-        try:
+        with naming(self.place):
             scaled = read_like(self.schema, values, self.device)
-        except ValueError as error:
-            raise ValueError(f"{self.place}: {error}") from None
         return scaled[torch.from_numpy(places.reshape(-1))].reshape(*index.shape, *self.shape)
 
 

@@ -119,8 +119,8 @@ class PublishedSpec(ABC):
         count, expected = content.rows.shape[0], self.ABOUT.count
         if (lattice is not None or self.split == "all") and count != expected:
             raise ValueError(
-                f"expected {expected:,} observations in the files of {self.kind}, got {count:,}: "
-                "these are other files; download them again"
+                f"expected {expected:,} observations of {self.kind} in {self.folder}, got "
+                f"{count:,}: these are other files; download them again"
             )
         factors = None if lattice is None else FactorTable.from_lattice(lattice)
         if content.factors is not None:
