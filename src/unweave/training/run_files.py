@@ -13,7 +13,7 @@ from typing import Any, Literal, TypeVar
 
 from filelock import FileLock, Timeout
 
-from unweave.core.files import delete_unfinished, make_folder
+from unweave.core.files import delete, delete_unfinished, make_folder
 from unweave.training.final_terms import end_of
 from unweave.training.records import (
     Failure,
@@ -95,7 +95,16 @@ class RunFiles:
     def failure(self) -> Row | None:
         """Where and why the run stopped, if it did."""
         path = self.path / FAILED
-        return {**read_record(path, Failure, self.digest)} if path.exists() else None
+        return {**read_record(path, Failure, self.digest)} if self.failed else None
+
+    @property
+    def failed(self) -> bool:
+        """Whether the run stopped because a term was not finite."""
+        return (self.path / FAILED).exists()
+
+    def forget_failure(self) -> None:
+        """Let the run go on from its last checkpoint."""
+        delete(self.path / FAILED)
 
     def write_failure(self, failure: Row) -> None:
         """Record where and why the run stopped."""
