@@ -52,9 +52,9 @@ def check_memory(nets: nn.Module, batch: int, device: torch.device) -> None:
         batch: numbers that a batch has besides.
         device: where they would be trained.
     """
-    parameters = sum(parameter.numel() for parameter in nets.parameters())
-    needed, there = 4 * (_COPIES * parameters + batch), _device_memory(device)
+    needed, there = least_memory(nets, batch), device_memory(device)
     if needed > there:
+        parameters = sum(parameter.numel() for parameter in nets.parameters())
         raise ValueError(
             f"a run with {parameters:,} parameters and this batch needs at least "
             f"{needed / 2**30:,.0f} GiB, and {device} has {there / 2**30:,.0f}: make the latent "
@@ -62,7 +62,13 @@ def check_memory(nets: nn.Module, batch: int, device: torch.device) -> None:
         )
 
 
-def _device_memory(device: torch.device) -> int:
+def least_memory(nets: nn.Module, batch: int) -> int:
+    """Return the bytes that training networks surely takes, with `batch` numbers besides."""
+    return 4 * (_COPIES * sum(parameter.numel() for parameter in nets.parameters()) + batch)
+
+
+def device_memory(device: torch.device) -> int:
+    """Return the bytes of memory that a device has in all."""
     if device.type == "cuda":
         return int(torch.cuda.get_device_properties(device).total_memory)
     return main_memory()

@@ -29,7 +29,7 @@ from unweave.latents import Gaussian, Latent
 from unweave.likelihoods import Likelihood
 from unweave.networks import MLP, Conv, Init, Kim2018, Network, Shape
 from unweave.objectives import BetaVAE, Label, Nets, Objective
-from unweave.training.memory import check_memory
+from unweave.training.memory import check_memory, least_memory
 
 _FEW_ROWS = 1_000  # by which data are judged
 
@@ -147,10 +147,18 @@ class Run:
             label.check(
                 run.latent, dict(zip(dataset.factor_names, dataset.factor_sizes, strict=True))
             )
-        with torch.device("meta"):  # shapes alone, nothing allocated
-            nets = run.build(dataset.shape)
-        check_memory(nets, run._numbers_in_a_batch(dataset.shape), dataset.device)
+        numbers = run._numbers_in_a_batch(dataset.shape)
+        check_memory(run._shapes(dataset.shape), numbers, dataset.device)
         return run
+
+    def least_memory(self, shape: Shape) -> int:
+        """The bytes that training the run surely takes, for observations of a shape."""
+        return least_memory(self._shapes(shape), self._numbers_in_a_batch(shape))
+
+    def _shapes(self, shape: Shape) -> Nets:
+        """The networks of all players without memory for their parameters."""
+        with torch.device("meta"):
+            return self.build(shape)
 
     def _numbers_in_a_batch(self, shape: Shape) -> int:
         """How many numbers a batch surely has: observations, reconstructions and codes."""

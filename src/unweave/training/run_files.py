@@ -97,6 +97,10 @@ class RunFiles:
         path = self.path / FAILED
         return {**read_record(path, Failure, self.digest)} if self.failed else None
 
+    def reached(self, steps: int) -> int:
+        """The step that is stored of a run of this many steps."""
+        return steps if self.weights.exists() else max(self.states, default=0)
+
     @property
     def failed(self) -> bool:
         """Whether the run stopped because a term was not finite."""
