@@ -226,11 +226,11 @@ def crash_states(root, before, operations, most=256, seed=0):
 
 
 def tree(root):
-    """Return the content of all files under a folder by name, None for folders; without locks."""
+    """Return the content of all files by name, None for folders; without locks of downloads."""
     return {
         str(path.relative_to(root)): None if path.is_dir() else path.read_bytes()
         for path in sorted(root.rglob("*"))
-        if path.name != "lock" and path.suffix != ".lock"
+        if path.suffix != ".lock"
     }
 
 

@@ -19,7 +19,7 @@ from unweave.evaluation.model import Codes, FittedModel
 from unweave.metrics import METRICS, Score, Scores, Table, evaluate, left_out
 from unweave.metrics.model_metrics import split_model_metrics
 from unweave.metrics.registry import MetricChoice, select
-from unweave.training.run_files import FolderInUse
+from unweave.training.leases import FolderInUse
 from unweave.training.store import RunFolder, ScoreFacts, Store, refuse_model_file
 
 _DISK = (errno.ENOSPC, errno.EDQUOT, errno.EIO)

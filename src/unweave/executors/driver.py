@@ -22,7 +22,8 @@ from unweave.executors.watch import Watch
 from unweave.executors.worker import Ended, request
 from unweave.training import Outcome, Progress, TrainingInterrupted, recall
 from unweave.training.interrupt import Interrupt
-from unweave.training.run_files import RUN, FolderInUse
+from unweave.training.leases import FolderInUse
+from unweave.training.run_files import RUN
 
 _POLL = 0.5  # seconds between two looks at the workers
 _LOOK_AGAIN = 3.0  # seconds until a run that another process trains is looked at again

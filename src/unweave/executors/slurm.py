@@ -18,9 +18,8 @@ from unweave.core.spec import Count, spec, tag
 from unweave.evaluation.tasks import Task
 from unweave.executors.driver import Pool, RemoteExecutor, import_engine
 from unweave.executors.worker import Ended, work
-from unweave.training.status import WORKERS
+from unweave.training.heartbeats import FOLDER
 
-_FOLDER = "slurm"  # of submitit's files, beside the logs of the workers
 _MANY = 10**9  # tasks that may wait: the queue is Slurm's
 
 
@@ -75,7 +74,7 @@ class Slurm(RemoteExecutor):
     def _executor(self, task: Task) -> Any:
         submitit = import_engine("submitit", "slurm")
         assert task.store is not None
-        folder = Path(self.folder or Path(task.store) / WORKERS / _FOLDER)
+        folder = Path(self.folder or Path(task.store) / FOLDER / "slurm")
         executor = submitit.AutoExecutor(
             folder, cluster=self.cluster, **{f"{self.cluster}_max_num_timeout": self.requeues}
         )

@@ -27,13 +27,15 @@ from unweave.core.console import PlainConsole
 from unweave.core.files import make_folder
 from unweave.core.parallel import usable_cores, use_cores
 from unweave.core.parts import parts_of
+from unweave.core.processes import this_process
 from unweave.core.spec import digest
 from unweave.evaluation.tasks import Job, Task
 from unweave.training import TrainingInterrupted, pick_device
+from unweave.training.heartbeats import log_path
+from unweave.training.leases import FolderInUse
 from unweave.training.own_data import Datasets
 from unweave.training.progress import ConsoleProgress
-from unweave.training.run_files import RUN, FolderInUse
-from unweave.training.status import WORKERS
+from unweave.training.run_files import RUN
 
 HowEnded = Literal["done", "busy", "stopped", "died", "failed"]
 
@@ -135,16 +137,14 @@ def _train(task: Task) -> None:
 @contextlib.contextmanager
 def _log(store: Path) -> Iterator[TextIO]:
     """Open the log of this worker; what is printed inside goes there."""
-    make_folder(store / WORKERS)
-    path = store / WORKERS / f"{worker_name()}.txt"
-    with path.open("a", encoding="utf-8", buffering=1) as log:
-        with contextlib.redirect_stdout(log), contextlib.redirect_stderr(log):
-            yield log
-
-
-def worker_name() -> str:
-    """Return a name for this process that no other one of the store has."""
-    return f"{socket.gethostname()}-{os.getpid()}"
+    path = log_path(store, str(this_process()))
+    make_folder(path.parent)
+    with (
+        path.open("a", encoding="utf-8", buffering=1) as log,
+        contextlib.redirect_stdout(log),
+        contextlib.redirect_stderr(log),
+    ):
+        yield log
 
 
 @functools.lru_cache(maxsize=1)
