@@ -219,7 +219,7 @@ class RemoteExecutor(abc.ABC):
                 _probe(pool, tasks[0], stops)
             with Watch([job.task for job in every], progress) as watch:
                 for task, ended in drive(pool, tasks, self.tries, watch.look, stops):
-                    watch.look([task])
+                    watch.end(task)
                     if ended.how == "failed":
                         failures.append(ended.text)
                     else:

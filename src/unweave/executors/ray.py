@@ -68,7 +68,7 @@ class Ray(RemoteExecutor):
 class RayTasks:
     """Tasks on a Ray cluster."""
 
-    memory = None
+    memory: int | None = None
 
     def __init__(self, ray: Any, settings: Ray, device: str) -> None:
         self._ray = ray
@@ -77,8 +77,8 @@ class RayTasks:
         gpus = min(1.0, there) if settings.gpus is None else settings.gpus
         if gpus > there:
             raise ValueError(
-                f"the Ray cluster has {there:g} GPUs, and a task needs {gpus:g}: use --on ray:gpus=0 "
-                "to train on CPUs"
+                f"the Ray cluster has {there:g} GPUs, and a task needs {gpus:g}: use --on "
+                "ray:gpus=0 to train on CPUs"
             )
         cpus = settings.cpus
         by_kind = [(there, gpus), (resources.get("CPU", 0.0), cpus)]

@@ -94,7 +94,7 @@ class Slurm(RemoteExecutor):
 class ArrayJobs:
     """Tasks as jobs of Slurm arrays."""
 
-    memory = None
+    memory: int | None = None
 
     def __init__(self, executor: Any, settings: Slurm, device: str) -> None:
         self._executor = executor

@@ -41,6 +41,7 @@ class Watch:
 
     def __exit__(self, *_: object) -> None:
         if self._console:
+            self._show(0)
             self._display.__exit__()
 
     def look(self, running: Sequence[Task]) -> None:
@@ -50,11 +51,19 @@ class Watch:
         for task in running:
             self._read(task)
         self._last = time.monotonic()
+        self._show(sum(len(task.runs) for task in running))
+
+    def _show(self, running: int) -> None:
         done, failed = len(self._done), len(self._failed)
         texts = [f"{done} of {count_noun(len(self._steps), 'run')} done"]
         texts += [f"{failed} failed"] if failed else []
-        texts += [f"{sum(len(task.runs) for task in running)} in training"]
+        texts += [f"{running} in training"] if running else []
         self._display.update("steps", sum(self._reached.values()), detail=texts)
+
+    def end(self, task: Task) -> None:
+        """Read what became of a task that has ended."""
+        self._read(task)
+        self._last = 0.0  # the next look shows it
 
     def _read(self, task: Task) -> None:
         for run, folder in zip(task.runs, task.folders, strict=True):

@@ -159,7 +159,10 @@ def _stoppable() -> Iterator[None]:
 
     Ray and submitit set handlers of their own.
     """
-    usual = {signal.SIGTERM: signal.SIG_DFL, signal.SIGINT: signal.default_int_handler}
+    usual: dict[signal.Signals, Any] = {
+        signal.SIGTERM: signal.SIG_DFL,
+        signal.SIGINT: signal.default_int_handler,
+    }
     main = threading.current_thread() is threading.main_thread()
     before = {n: signal.signal(n, each) for n, each in usual.items()} if main else {}
     try:
