@@ -43,6 +43,7 @@ LAYERS = [
     {"objectives": []},
     {"training": [], "metrics": []},
     {"evaluation": [], "theory": ["evaluation"]},
+    {"executors": []},
     {
         "report": [],
         "explorer": ["report"],

@@ -45,6 +45,26 @@ OverwriteOption = Annotated[
     bool, typer.Option("--overwrite", help="Replace an existing file that unweave did not write.")
 ]
 
+OnOption = Annotated[
+    str,
+    typer.Option(
+        help="Where to train: local, ray or slurm, with settings as in ray:address=auto or "
+        "slurm:partition=gpu,minutes=240 (local uses all GPUs of this machine)."
+    ),
+]
+LanesOption = Annotated[
+    int | None,
+    typer.Option(
+        min=1,
+        help="Most runs to train side by side (by default 64, or fewer so that every worker gets "
+        "some; all of them if this process trains).",
+    ),
+]
+RetryFailedOption = Annotated[
+    bool,
+    typer.Option("--retry-failed", help="Let failed runs start again from their last checkpoint."),
+]
+
 SplitOption = Annotated[
     str | None,
     typer.Option(

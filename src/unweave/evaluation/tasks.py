@@ -14,6 +14,7 @@ import torch
 from pydantic import Field, NonNegativeInt
 
 from unweave.core import spec as specs
+from unweave.core.devices import machine
 from unweave.core.parts import import_module, own_parts
 from unweave.core.spec import spec
 from unweave.data import Dataset
@@ -69,10 +70,12 @@ class Task:
 
 
 class Trained(NamedTuple):
-    """Outcomes of runs that ended together, and the seconds that training them took."""
+    """Outcomes of runs that ended together, how long they were trained, and where."""
 
     outcomes: list[Outcome]
-    seconds: float
+    seconds: float = 0.0
+    device: str = ""  # its type
+    machine: str = ""  # its hardware
 
 
 @dataclass(frozen=True)
@@ -124,7 +127,8 @@ class Job:
             self.monitor,
             deadline,
         )
-        return Trained(outcomes, time.monotonic() - begun)
+        device = self.dataset.device
+        return Trained(outcomes, time.monotonic() - begun, device.type, machine(device))
 
 
 class Executor(Protocol):

@@ -212,7 +212,7 @@ class RemoteExecutor(abc.ABC):
         failures: list[str] = []
         with self.open(every[0].task) as pool, Interrupt() as interrupt:
             tasks = self._tasks(every, pool)
-            yield Trained(_settled(every, tasks), 0.0)
+            yield Trained(_settled(every, tasks))
             stops = lambda: interrupt.requested or time.monotonic() >= deadline  # noqa: E731
             if tasks:
                 _create_folders(tasks)
@@ -223,7 +223,8 @@ class RemoteExecutor(abc.ABC):
                     if ended.how == "failed":
                         failures.append(ended.text)
                     else:
-                        yield Trained(outcomes_of(task), ended.seconds)
+                        found = ended.seconds, task.device, ended.machine
+                        yield Trained(outcomes_of(task), *found)
         if interrupt.requested:
             stored = [outcome for job in every for outcome in outcomes_of(job.task)]
             raise TrainingInterrupted(stored, interrupt.terminated)

@@ -24,6 +24,7 @@ from typing import Any, Literal, NamedTuple, TextIO
 import torch
 
 from unweave.core.console import PlainConsole
+from unweave.core.devices import machine
 from unweave.core.files import make_folder
 from unweave.core.parallel import usable_cores, use_cores
 from unweave.core.parts import parts_of
@@ -54,6 +55,7 @@ class Ended(NamedTuple):
     how: HowEnded
     text: str = ""
     seconds: float = 0.0
+    machine: str = ""  # hardware of the worker
 
     @classmethod
     def read(cls, reply: str) -> Ended:
@@ -70,11 +72,11 @@ def work(text: str) -> str:
     """Do the task that `request` described, in any process; describe how it ended."""
     begun = time.monotonic()
     with _stoppable():
-        how, reason = _attempt(json.loads(text))
-    return json.dumps(Ended(how, reason, time.monotonic() - begun))
+        ended = _attempt(json.loads(text))
+    return json.dumps(ended._replace(seconds=time.monotonic() - begun))
 
 
-def _attempt(content: dict[str, Any]) -> tuple[HowEnded, str]:
+def _attempt(content: dict[str, Any]) -> Ended:
     host = socket.gethostname()
     try:
         task = Task.from_json(content)
@@ -82,13 +84,13 @@ def _attempt(content: dict[str, Any]) -> tuple[HowEnded, str]:
         _find_data(task)
         if not content["probe"]:
             _train(task)
-        return "done", ""
+        return Ended("done", machine=machine(pick_device(task.device)))
     except FolderInUse as error:
-        return "busy", str(error)
+        return Ended("busy", str(error))
     except (TrainingInterrupted, KeyboardInterrupt):
-        return "stopped", ""
+        return Ended("stopped")
     except Exception as error:
-        return "failed", f"{str(error) or type(error).__name__} (on {host})"
+        return Ended("failed", f"{str(error) or type(error).__name__} (on {host})")
 
 
 def _find_store(task: Task) -> None:
