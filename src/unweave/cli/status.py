@@ -42,9 +42,7 @@ def status_command(
     ] = None,
     every: Annotated[
         float | None,
-        typer.Option(
-            min=1, help="Print or write again after this many seconds, until all is done."
-        ),
+        typer.Option(min=1, help="Repeat after this many seconds, until all runs are done."),
     ] = None,
     overwrite: OverwriteOption = False,
 ) -> None:

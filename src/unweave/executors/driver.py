@@ -50,6 +50,7 @@ class Pool(Protocol):
     device: str  # of each worker
     threads: int  # CPU threads of each worker
     memory: int | None  # bytes of each device, if known
+    probes: bool  # whether a worker can be asked something before the first task, without waiting
 
     def submit(self, texts: Sequence[str]) -> list[Hashable]:
         """Let workers do what the texts request; return a key for each."""
@@ -214,8 +215,8 @@ class RemoteExecutor(abc.ABC):
             tasks = self._tasks(every, pool)
             yield Trained(_settled(every, tasks))
             stops = lambda: interrupt.requested or time.monotonic() >= deadline  # noqa: E731
-            if tasks:
-                _create_folders(tasks)
+            _create_folders(tasks)
+            if tasks and pool.probes:
                 _probe(pool, tasks[0], stops)
             with Watch([job.task for job in every], progress) as watch:
                 for task, ended in drive(pool, tasks, self.tries, watch.look, stops):

@@ -96,6 +96,7 @@ class Processes:
     """Workers on this machine, one for each device; one that died is started again."""
 
     def __init__(self, devices: Sequence[str]) -> None:
+        self.probes = True
         kinds = [torch.device(each) for each in devices]
         self.slots = self.window = len(devices)
         self.device, self.threads = kinds[0].type, max(1, usable_cores() // len(devices))

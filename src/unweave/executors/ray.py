@@ -69,6 +69,7 @@ class RayTasks:
     """Tasks on a Ray cluster."""
 
     memory: int | None = None
+    probes = True
 
     def __init__(self, ray: Any, settings: Ray, device: str) -> None:
         self._ray = ray

@@ -95,6 +95,7 @@ class ArrayJobs:
     """Tasks as jobs of Slurm arrays."""
 
     memory: int | None = None
+    probes = False  # it would wait in the queue; each task checks the store itself
 
     def __init__(self, executor: Any, settings: Slurm, device: str) -> None:
         self._executor = executor

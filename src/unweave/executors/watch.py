@@ -57,7 +57,7 @@ class Watch:
         done, failed = len(self._done), len(self._failed)
         texts = [f"{done} of {count_noun(len(self._steps), 'run')} done"]
         texts += [f"{failed} failed"] if failed else []
-        texts += [f"{running} in training"] if running else []
+        texts += [f"{running} submitted"] if running else []
         self._display.update("steps", sum(self._reached.values()), detail=texts)
 
     def end(self, task: Task) -> None:
