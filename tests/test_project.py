@@ -222,6 +222,7 @@ rare = "sklearn scipy.stats scipy.optimize matplotlib triton pandas h5py pyarrow
 some = rare + " scipy jinja2 loky unweave.metrics unweave.papers unweave.report"
 all_but_the_line = some + " torch numpy unweave.data"
 told = [found(all_but_the_line, "--help"), found(all_but_the_line, "evaluate", "--help")]
+told += [found(all_but_the_line, "status")]
 told += [found(some, "data", "list"), found(some, "runs")]
 import unweave
 for name in unweave.__all__:
@@ -235,7 +236,7 @@ def test_what_is_slow_to_load_is_loaded_where_it_is_used(tmp_path):
     done = subprocess.run(
         [sys.executable, "-c", LOADED], capture_output=True, text=True, check=True, cwd=tmp_path
     )
-    assert done.stdout.split() == ["[]"] * 5
+    assert done.stdout.split() == ["[]"] * 6
 
 
 def test_public_names_are_those_that_a_type_checker_sees():
