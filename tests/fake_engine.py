@@ -52,7 +52,7 @@ class Fake(RemoteExecutor):
         pass
 
     @contextmanager
-    def open(self, task):
+    def open(self, device, store):
         threads = torch.get_num_threads()
         self.pools.append(FakePool(self.script))
         yield self.pools[-1]

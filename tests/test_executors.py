@@ -403,3 +403,48 @@ def test_a_worker_ends_with_the_process_that_started_it(tmp_path):
     worker.process.wait(60)
     assert folder.status == "stopped"
     assert list(folder.states)
+
+
+# ---- scoring
+
+
+def test_other_processes_give_the_scores_of_this_one(tmp_path, unweave, monkeypatch):
+    store = Store(tmp_path)
+    runs = [small_run(steps=5, seed=seed) for seed in range(3)]
+    train(runs, SMALL.load(CPU), store)
+    models = uw.load([store.folder(run).path for run in runs], device="cpu")
+    expected = uw.evaluate(models, 100, metrics=["mig", "udr"])
+    on = Fake([Ended("died")], lanes=3)  # bits of codes depend on which models are encoded together
+    found = uw.evaluate(models, 100, metrics=["mig", "udr"], on=on)
+    assert [each.to_json() for each in found] == [each.to_json() for each in expected]
+    assert len(on.pools[0].submitted) == 2  # one part, which was lost once
+    command = "evaluate", *(run.digest for run in runs), "--store", tmp_path, "--rows", 100
+    command += "--metrics", "mig,udr", "--json"
+    _, printed, _ = unweave(*command)
+    stored = files(tmp_path)
+    for path in tmp_path.glob("*/scores.json"):
+        path.unlink()
+    monkeypatch.setattr("unweave.executors.executor_from", lambda text, lanes: Fake(lanes=3))
+    assert unweave(*command)[1] == printed
+    assert files(tmp_path) == stored
+
+
+def test_metrics_that_have_no_name_are_refused(tmp_path):
+    train([small_run(steps=5)], SMALL.load(CPU), Store(tmp_path))
+    model = uw.load(Store(tmp_path).folder(small_run(steps=5)).path)
+    with pytest.raises(ValueError, match="compute metrics by their names"):
+        uw.evaluate([model], 100, metrics=[lambda z, v: 0.0], on=Fake())
+    model = uw.fit(SMALL, steps=5, network=uw.MLP((8,)), progress=False)
+    with pytest.raises(ValueError, match="models in memory cannot be scored"):
+        uw.evaluate([model], 100, metrics=["mig"], on=Fake())
+
+
+def test_a_study_has_the_same_results_wherever_it_is_trained(tmp_path):
+    """Results of the study of `test_papers_study`, by the fake engine in other parts."""
+    from test_papers_study import at, content, study_of
+    from unweave.studies.study import train_or_load
+
+    here, there = tmp_path / "here", tmp_path / "there"
+    assert train_or_load(at(here, on=uw.Local(lanes=2)), study_of(lanes=3)).complete
+    assert train_or_load(at(there, on=Fake(), worker_device="cpu"), study_of(lanes=3)).complete
+    assert content(here) == content(there)

@@ -79,7 +79,9 @@ def test_workers_that_are_gone_or_unreadable_are_left_out(store):
     write_worker(store.root, str(me), runs=[])
     write_worker(store.root, str(me._replace(started=me.started + 1)), runs=[])  # has ended
     write_worker(store.root, ELSEWHERE, time=time.time() - EXPIRY - 1)
-    for number, content in enumerate(["", "[]", "{}", '{"time": "x"}', '{"time": null, "pid": {}}']):
+    for number, content in enumerate(
+        ["", "[]", "{}", '{"time": "x"}', '{"time": null, "pid": {}}']
+    ):
         (store.root / FOLDER / f"h-m-{number}-0.json").write_text(content)
     (store.root / FOLDER / "readme.json").write_text('{"time": 1, "host": 1, "pid": 1}')
     assert [worker.name for worker in read_status(store.root).workers] == [str(me)]

@@ -48,7 +48,7 @@ OverwriteOption = Annotated[
 OnOption = Annotated[
     str,
     typer.Option(
-        help="Where to train: local, ray or slurm, with settings as in ray:address=auto or "
+        help="Where to work: local, ray or slurm, with settings as in ray:address=auto or "
         "slurm:partition=gpu,minutes=240 (local uses all GPUs of this machine)."
     ),
 ]
@@ -56,8 +56,8 @@ LanesOption = Annotated[
     int | None,
     typer.Option(
         min=1,
-        help="Most runs to train side by side (by default 64, or fewer so that every worker gets "
-        "some; all of them if this process trains).",
+        help="Most runs in one task (by default 64, or fewer so that every worker gets "
+        "some; all of them if this process does the work).",
     ),
 ]
 RetryFailedOption = Annotated[

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import abc
 import importlib
+import json
 import math
 import time
+from collections import deque
 from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, suppress
 from dataclasses import dataclass, field, replace
+from pathlib import Path
 from typing import Any, Protocol
 
 import torch
@@ -16,11 +19,12 @@ import torch
 from unweave.core.hints import count_noun
 from unweave.core.parts import parts_of
 from unweave.data import InMemory
+from unweave.evaluation.scoring import ScoringTask
 from unweave.evaluation.tasks import Job, Task, Trained
 from unweave.executors.division import divide, lanes_for, lanes_in_memory, longest_first
 from unweave.executors.watch import Watch
 from unweave.executors.worker import Ended, request
-from unweave.training import Outcome, Progress, TrainingInterrupted, recall
+from unweave.training import Outcome, Progress, TrainingInterrupted, pick_device, recall
 from unweave.training.interrupt import Interrupt
 from unweave.training.leases import FolderInUse
 from unweave.training.run_files import RUN
@@ -179,6 +183,23 @@ def _stop(pool: Pool, running: int) -> None:
         running -= len(pool.wait(_POLL))
 
 
+def _answers(pool: Pool, texts: Sequence[str], tries: int) -> Iterator[str]:
+    """Yield the answers of workers as they come; ask again, a few times, if a worker died."""
+    waiting, running = deque((text, 1) for text in texts), dict[Hashable, tuple[str, int]]()
+    while waiting or running:
+        ready = [waiting.popleft() for _ in range(min(len(waiting), pool.window - len(running)))]
+        keys = pool.submit([text for text, _ in ready]) if ready else []
+        running |= dict(zip(keys, ready, strict=True))
+        for key, ended in pool.wait(_POLL).items():
+            text, tried = running.pop(key)
+            if ended.how == "done":
+                yield ended.text
+            elif ended.how == "failed" or tried >= tries:
+                raise TasksFailed(ended.text or "a worker died; if memory ran out, use fewer rows")
+            else:
+                waiting.append((text, tried + 1))
+
+
 class RemoteExecutor(abc.ABC):
     """An executor whose workers are other processes, here or on other machines."""
 
@@ -190,15 +211,19 @@ class RemoteExecutor(abc.ABC):
         """Raise a ValueError of one line if the engine is not installed."""
 
     @abc.abstractmethod
-    def open(self, task: Task) -> AbstractContextManager[Pool]:
-        """Find workers for tasks like this one; raise a ValueError of one line if there are none.
+    def open(self, device: str, store: Path) -> AbstractContextManager[Pool]:
+        """Find workers with a device; raise a ValueError of one line if there are none.
 
         On leaving the context, workers that this has started are ended.
         """
 
+    def is_remote(self, device: str) -> bool:
+        """Return whether other processes do the work on a device."""
+        return True
+
     def load_on(self, device: str) -> torch.device:
-        """Return the CPU: this process describes runs and does not train them."""
-        return torch.device("cpu")
+        """Return the CPU if this process only describes runs, otherwise the device itself."""
+        return torch.device("cpu") if self.is_remote(device) else pick_device(device)
 
     def run(
         self, jobs: Iterable[Job], progress: Progress, deadline: float = math.inf
@@ -211,7 +236,8 @@ class RemoteExecutor(abc.ABC):
         if not every:
             return
         failures: list[str] = []
-        with self.open(every[0].task) as pool, Interrupt() as interrupt:
+        first = every[0].task
+        with self.open(first.device, Path(first.store or "")) as pool, Interrupt() as interrupt:
             tasks = self._tasks(every, pool)
             yield Trained(_settled(every, tasks))
             stops = lambda: interrupt.requested or time.monotonic() >= deadline  # noqa: E731
@@ -234,6 +260,19 @@ class RemoteExecutor(abc.ABC):
                 f"{len(failures)} of {count_noun(len(tasks), 'task')} failed, and everything else "
                 f"is trained and stored: {failures[0]}"
             )
+
+    def score(self, task: ScoringTask) -> Iterator[dict[str, dict[str, Any]]]:
+        """Let workers score runs; yield what each has scored."""
+        self.check()
+        with self.open(task.device, Path(task.folders[0]).parent) as pool:
+            size = self.lanes or lanes_for(len(task.folders), pool.slots)
+            given: dict[str, Any] = {"device": pool.device, "threads": task.threads or pool.threads}
+            parts = [
+                replace(task, folders=task.folders[at : at + size], **given)
+                for at in range(0, len(task.folders), size)
+            ]
+            for text in _answers(pool, [request(part) for part in parts], self.tries):
+                yield json.loads(text)
 
     def _tasks(self, jobs: Sequence[Job], pool: Pool) -> list[Task]:
         """Divide jobs into tasks for the workers, the longest first."""

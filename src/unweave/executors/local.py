@@ -12,13 +12,15 @@ import subprocess
 import sys
 import threading
 from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
-from typing import Literal
+from pathlib import Path
+from typing import Any, Literal
 
 import torch
 
 from unweave.core.parallel import usable_cores
 from unweave.core.spec import Count, spec, tag
-from unweave.evaluation.tasks import Job, Task, ThisProcess, Trained
+from unweave.evaluation.scoring import ScoringTask
+from unweave.evaluation.tasks import Job, ThisProcess, Trained
 from unweave.executors.division import divide
 from unweave.executors.driver import Pool, RemoteExecutor
 from unweave.executors.worker import Ended
@@ -51,10 +53,9 @@ class Local(RemoteExecutor):
         each = [f"cuda:{n}" for n in range(gpus)] if gpus > 1 else [str(pick_device(device))]
         return [each[n % len(each)] for n in range(self.processes or len(each))]
 
-    def load_on(self, device: str) -> torch.device:
-        """Return the device itself if this process trains, otherwise the CPU."""
-        several = len(self.devices(device)) > 1
-        return super().load_on(device) if several else pick_device(device)
+    def is_remote(self, device: str) -> bool:
+        """Return whether there are several devices, or processes."""
+        return len(self.devices(device)) > 1
 
     def run(
         self, jobs: Iterable[Job], progress: Progress, deadline: float = math.inf
@@ -65,10 +66,14 @@ class Local(RemoteExecutor):
         if first is None:
             return
         every = itertools.chain([first], jobs)
-        if len(self.devices(first.task.device)) > 1:
+        if self.is_remote(first.task.device):
             yield from super().run(every, progress, deadline)
         else:
             yield from ThisProcess().run(self._parts(every), progress, deadline)
+
+    def score(self, task: ScoringTask) -> Iterator[dict[str, dict[str, Any]]]:
+        """Score in this process, or in one for each device."""
+        yield from super().score(task) if self.is_remote(task.device) else [task.run()]
 
     def _parts(self, jobs: Iterable[Job]) -> Iterator[Job]:
         """Yield jobs of at most `lanes` runs, if that is set."""
@@ -83,9 +88,9 @@ class Local(RemoteExecutor):
                 yield job.of(rest)  # finished or failed, and only read
 
     @contextlib.contextmanager
-    def open(self, task: Task) -> Iterator[Pool]:
+    def open(self, device: str, store: Path) -> Iterator[Pool]:
         """Start a process for each device when it gets its first task."""
-        pool = Processes(self.devices(task.device))
+        pool = Processes(self.devices(device))
         try:
             yield pool
         finally:

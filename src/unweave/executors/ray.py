@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Hashable, Iterator, Sequence
+from pathlib import Path
 from typing import Annotated, Any, Literal
 
 from pydantic import Field
 
 from unweave.core.spec import Count, spec, tag
-from unweave.evaluation.tasks import Task
 from unweave.executors.driver import Pool, RemoteExecutor, import_engine
 from unweave.executors.worker import Ended, work
 
@@ -41,14 +41,14 @@ class Ray(RemoteExecutor):
         import_engine("ray", "ray")
 
     @contextlib.contextmanager
-    def open(self, task: Task) -> Iterator[Pool]:
+    def open(self, device: str, store: Path) -> Iterator[Pool]:
         """Connect to the cluster, unless this process is connected."""
         ray = import_engine("ray", "ray")
         connected = ray.is_initialized()
         if not connected:
             self._connect(ray)
         try:
-            yield RayTasks(ray, self, task.device)
+            yield RayTasks(ray, self, device)
         finally:
             if not connected:
                 ray.shutdown()
@@ -113,7 +113,8 @@ class RayTasks:
         except errors.TaskCancelledError:
             return Ended("stopped")
         except errors.RayTaskError as error:  # the worker has no unweave, say
-            return Ended("failed", f"a worker cannot start: {error.cause!r}")
+            last = (str(error).strip().splitlines() or [""])[-1]
+            return Ended("failed", f"a worker cannot start: {last}")
         except errors.RayError as error:
             return Ended("died", str(error).strip().partition("\n")[0])
 

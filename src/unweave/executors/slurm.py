@@ -15,7 +15,6 @@ from typing import Any, Literal
 from pydantic import NonNegativeInt
 
 from unweave.core.spec import Count, spec, tag
-from unweave.evaluation.tasks import Task
 from unweave.executors.driver import Pool, RemoteExecutor, import_engine
 from unweave.executors.worker import Ended, work
 from unweave.training.heartbeats import FOLDER
@@ -67,14 +66,13 @@ class Slurm(RemoteExecutor):
             )
 
     @contextlib.contextmanager
-    def open(self, task: Task) -> Iterator[Pool]:
+    def open(self, device: str, store: Path) -> Iterator[Pool]:
         """Prepare to submit jobs; they end by themselves."""
-        yield ArrayJobs(self._executor(task), self, task.device)
+        yield ArrayJobs(self._executor(store), self, device)
 
-    def _executor(self, task: Task) -> Any:
+    def _executor(self, store: Path) -> Any:
         submitit = import_engine("submitit", "slurm")
-        assert task.store is not None
-        folder = Path(self.folder or Path(task.store) / FOLDER / "slurm")
+        folder = Path(self.folder or store / FOLDER / "slurm")
         executor = submitit.AutoExecutor(
             folder, cluster=self.cluster, **{f"{self.cluster}_max_num_timeout": self.requeues}
         )

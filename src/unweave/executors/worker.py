@@ -29,7 +29,8 @@ from unweave.core.files import make_folder
 from unweave.core.parallel import usable_cores, use_cores
 from unweave.core.parts import parts_of
 from unweave.core.processes import this_process
-from unweave.core.spec import digest
+from unweave.core.spec import digest, from_json
+from unweave.evaluation.scoring import ScoringTask
 from unweave.evaluation.tasks import Job, Task
 from unweave.training import TrainingInterrupted, pick_device
 from unweave.training.heartbeats import log_path
@@ -47,9 +48,9 @@ _WIDTH = 200  # characters of a line of the log
 class Ended(NamedTuple):
     """How an attempt at a task ended.
 
-    done: all of its runs are finished, or have failed. busy: another process trains one of them.
-    stopped: it was asked to stop, and saved what it had. died: its worker is gone. failed: an error
-    that would come again, described by `text`.
+    done: all of its runs are finished, or have failed, or are scored, as `text` says. busy: another
+    process trains one of them. stopped: it was asked to stop, and saved what it had. died: its
+    worker is gone. failed: an error that would come again, described by `text`.
     """
 
     how: HowEnded
@@ -63,7 +64,7 @@ class Ended(NamedTuple):
         return cls(*json.loads(reply))
 
 
-def request(task: Task, probe: bool = False) -> str:
+def request(task: Task | ScoringTask, probe: bool = False) -> str:
     """Describe a task to `work`; a probe only checks that a worker could do it."""
     return json.dumps({**task.to_json(), "probe": probe})
 
@@ -79,6 +80,8 @@ def work(text: str) -> str:
 def _attempt(content: dict[str, Any]) -> Ended:
     host = socket.gethostname()
     try:
+        if "scoring" in content:
+            return Ended("done", json.dumps(_score(from_json(ScoringTask, content["scoring"]))))
         task = Task.from_json(content)
         _find_store(task)
         _find_data(task)
@@ -118,11 +121,21 @@ def _find_data(task: Task) -> None:
             )
 
 
-def _train(task: Task) -> None:
-    """Train a task, with a log in the store."""
-    cores = task.threads or usable_cores()
+def _score(task: ScoringTask) -> dict[str, Any]:
+    """Score runs."""
+    _use_threads(task.threads)
+    return task.run()
+
+
+def _use_threads(threads: int) -> None:
+    cores = threads or usable_cores()
     torch.set_num_threads(cores)
     use_cores(cores)
+
+
+def _train(task: Task) -> None:
+    """Train a task, with a log in the store."""
+    _use_threads(task.threads)
     assert task.store is not None
     with _log(Path(task.store)) as log:
         console = PlainConsole(file=log, width=_WIDTH)
