@@ -25,6 +25,7 @@ from unweave.training.leases import EXPIRY, FolderInUse, LeaseLost, Leases
 
 HOSTS = ("here", "here", "there")
 numbers = st.integers(0, len(HOSTS) - 1)
+SECONDS = st.sampled_from([5.0, 30.0, 70.0])
 
 
 class SimulatedWorker:
@@ -134,7 +135,7 @@ class LeaseMachine(RuleBasedStateMachine):
             self.workers[number].record._ended.set()
         self.workers[number] = self.start(number)
 
-    @rule(seconds=st.sampled_from([5.0, 30.0, 70.0]), beating=st.sets(numbers, max_size=2))
+    @rule(seconds=SECONDS, beating=st.sets(numbers, max_size=2))
     def wait(self, seconds, beating):
         """Let time go on; some workers have heartbeats, and the others stall."""
         self.now += seconds
@@ -143,6 +144,14 @@ class LeaseMachine(RuleBasedStateMachine):
                 with self.workers[number].acting():
                     self.workers[number].record.beat()
                 self.workers[number].last_beat = self.now
+
+    @rule(number=numbers, seconds=SECONDS)
+    def look_twice(self, number, seconds):
+        """Try to take the lease before and after all workers have stalled."""
+        for pause in (seconds, 0.0):
+            if not self.workers[number].holding:
+                self.take_or_release(number)
+                self.wait(pause, set())
 
     @invariant()
     def at_most_one_may_write(self):
@@ -168,7 +177,7 @@ class LeaseMachine(RuleBasedStateMachine):
 
 
 @pytest.mark.parametrize(
-    ("examples", "rules"), [(40, 30), pytest.param(2000, 50, marks=pytest.mark.slow)]
+    ("examples", "rules"), [(60, 30), pytest.param(2000, 50, marks=pytest.mark.slow)]
 )
 def test_leases_of_machines_with_clocks_of_their_own(examples, rules):
     run_state_machine_as_test(
