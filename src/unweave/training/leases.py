@@ -111,7 +111,7 @@ class Leases:
         self._counting = threading.Lock()
 
     @contextmanager
-    def hold(self, folder: Path, wait: bool = True) -> Iterator[None]:
+    def hold(self, folder: Path, wait: bool = True) -> Iterator[Lease]:
         """Hold the lease of a run folder; raise FolderInUse if another process holds it.
 
         With `wait`, wait a second for it, and long enough to see whether a worker of another
@@ -120,7 +120,7 @@ class Leases:
         with self.working(folder.parent):
             lease = self._take(folder, wait)
             with _closing(lambda: self._release(lease)), files.fence(folder, lease.check):
-                yield
+                yield lease
 
     def is_held(self, folder: Path) -> bool:
         """Return whether a process seems to write in the folder, at once and for display only.
@@ -201,9 +201,12 @@ class Leases:
         return self._watch(str(path), files.disk.read(path), EXPIRY)
 
     def _watch(self, key: str, content: bytes | None, limit: float) -> Verdict:
-        """Judge by whether a content has changed in a time on this process's clock."""
+        """Judge by whether a content has changed in a time on this process's clock.
+
+        A file that is gone is no change: others may have deleted what a dead worker left.
+        """
         now, seen = self._clock(), self._seen.get(key)
-        if seen is None or content != seen.content:
+        if seen is None or content not in (None, seen.content):
             self._seen[key] = _Sighting(content, now, changed=seen is not None)
             return "unknown" if seen is None else "held"
         if now - seen.since >= limit:
