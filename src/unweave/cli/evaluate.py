@@ -97,7 +97,7 @@ def evaluate_command(
     read = partial(load_each, folders, data=data, split=chosen, device=device)
     models, reasons = print_warnings(err, read)
     place = None if data is None else str(data.absolute())
-    task = ScoringTask(folders=(), split=chosen, data=place, device=device)
+    task = ScoringTask(folders=(), split=split, data=place, device=device)
     remote = executor if executor.is_remote(device) else None
     scored = score_runs(models, rows, options, codes, remote, task)
     failures = {str(path): reason for path, reason in reasons.items()} | scored.failures

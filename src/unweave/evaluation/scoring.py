@@ -14,7 +14,6 @@ from unweave.core import spec as specs
 from unweave.core.notes import capture_warnings
 from unweave.core.parts import import_module, own_parts
 from unweave.core.spec import Count, Seed, spec
-from unweave.data.splits import AnySplit
 from unweave.evaluation.evaluate import map_tables
 from unweave.evaluation.loading import load_each
 from unweave.evaluation.model import Codes, FittedModel
@@ -73,7 +72,7 @@ class ScoringTask:
     """Observations to encode."""
     codes: Codes = "mean"
     """Codes to score."""
-    split: AnySplit | None = None
+    split: str | None = None
     """Split to score on; None for the one that a run was trained on."""
     data: str | None = None
     """Where the data are now, if they were moved."""
