@@ -6,7 +6,6 @@ import signal
 import subprocess
 import sys
 import threading
-import time
 from dataclasses import replace
 
 import numpy as np
@@ -15,8 +14,8 @@ import torch
 
 import unweave as uw
 from datasets import CPU, SMALL, small_run
+from executor_laws import check_laws, check_outcomes, files, sweep, times, train_on, train_plainly
 from fake_engine import Fake
-from unweave.evaluation.fit import train_runs
 from unweave.evaluation.tasks import Job, Task
 from unweave.executors import executor_from, local
 from unweave.executors.division import divide
@@ -26,47 +25,10 @@ from unweave.training import Silent, TrainingInterrupted, train
 from unweave.training.own_data import Datasets
 from unweave.training.store import Store
 
-BREAKS = uw.BetaVAE(beta=1e30)  # its first step is not finite
-
-
-def sweep(steps=10):
-    """Five runs of one structure, of which one breaks, and one of another."""
-    runs = [small_run(steps=steps, seed=seed) for seed in range(4)]
-    runs.insert(1, small_run(steps=steps, seed=9, objective=BREAKS))
-    return [*runs, small_run(steps=steps, latent=uw.Gaussian(2))]
-
-
-def train_on(on, root, runs=None, **options):
-    datasets = Datasets(CPU)
-    options = {"checkpoint_seconds": 1000, "device": "cpu", "threads": 1} | options
-    return train_runs(runs or sweep(), datasets, Store(root), on=on, **options)
-
-
-def files(root):
-    """The files of all runs by name, with their bytes."""
-    found = [path for path in sorted(root.glob("*/*")) if path.parent.name[0] != "."]
-    return {str(path.relative_to(root)): path.read_bytes() for path in found}
-
-
-def times(root):
-    return {str(path): path.stat().st_mtime_ns for path in sorted(root.glob("*/*"))
-            if path.parent.name[0] != "." and not path.name.startswith("lease")}  # fmt: skip
-
 
 @pytest.fixture(scope="module")
 def plain(tmp_path_factory):
-    """The files and outcomes of the plain command, in parts of two runs."""
-    root = tmp_path_factory.mktemp("plain")
-    outcomes = train_on(uw.Local(lanes=2), root)
-    return files(root), outcomes
-
-
-def check_outcomes(outcomes, expected):
-    assert [each.run for each in outcomes] == [each.run for each in expected]
-    for one, two in zip(outcomes, expected, strict=True):
-        assert (one.failure, one.log) == (two.failure, two.log)
-        assert (one.weights is None) == (two.weights is None)
-        assert all(torch.equal(one.weights[n], two.weights[n]) for n in two.weights or ())
+    return train_plainly(tmp_path_factory.mktemp("plain"))
 
 
 def kill_once(monkeypatch):
@@ -83,16 +45,6 @@ def kill_once(monkeypatch):
     return killed
 
 
-def check_laws(on, root, plain):
-    """Check that an executor leaves the files of the plain command, and trains nothing twice."""
-    expected, outcomes = plain
-    check_outcomes(train_on(on, root), outcomes)
-    assert files(root) == expected
-    before = times(root)
-    check_outcomes(train_on(on, root), outcomes)
-    assert times(root) == before
-
-
 @pytest.mark.parametrize("on", [uw.Local(lanes=2), Fake()], ids=["local", "fake"])
 def test_every_executor_leaves_the_files_of_the_plain_command(on, tmp_path, plain):
     check_laws(on, tmp_path, plain)
@@ -107,27 +59,6 @@ def test_processes_leave_the_files_of_the_plain_command_though_one_is_killed(
     logs = [path.read_text() for path in (tmp_path / ".workers").glob("*.txt")]
     assert all(any(run.digest in log for log in logs) for run in sweep()[:4])
     assert not list((tmp_path / ".workers").glob("*.json"))
-
-
-@pytest.mark.slow
-def test_ray_leaves_the_files_of_the_plain_command_on_two_nodes(tmp_path, plain):
-    import ray
-    from ray.cluster_utils import Cluster
-
-    quiet = {"include_dashboard": False, "num_cpus": 1}
-    cluster = Cluster(initialize_head=True, head_node_args=quiet)
-    cluster.add_node(num_cpus=1)
-    try:
-        check_laws(uw.Ray(address=cluster.address, lanes=2), tmp_path, plain)
-        assert not ray.is_initialized()
-    finally:
-        cluster.shutdown()
-
-
-@pytest.mark.slow
-def test_slurm_leaves_the_files_of_the_plain_command(tmp_path, plain):
-    settings = {"cluster": "local", "gpus": 0, "cpus": 1, "lanes": 2}
-    check_laws(uw.Slurm(**settings), tmp_path, plain)
 
 
 def test_a_lost_worker_is_replaced(tmp_path, plain, monkeypatch):
@@ -384,25 +315,6 @@ def test_fit_returns_models_from_other_processes(tmp_path):
     for one, two in zip(here, there, strict=True):
         assert one.run == two.run
         assert all(torch.equal(one.trained.weights[n], w) for n, w in two.trained.weights.items())
-
-
-@pytest.mark.slow
-def test_a_worker_ends_with_the_process_that_started_it(tmp_path):
-    """Its standard input ends, it saves what it trains, and is gone."""
-    run = small_run(steps=100_000)
-    task = replace(task_of(run, tmp_path), threads=1)
-    folder = task.folders[0]
-    folder.create(task.runs[0])
-    worker = local._Worker("cpu", lambda reply: None)
-    worker.send(request(task))
-    deadline = time.monotonic() + 60
-    while folder.status != "running" and time.monotonic() < deadline:
-        time.sleep(0.05)
-    time.sleep(0.5)
-    worker.process.stdin.close()
-    worker.process.wait(60)
-    assert folder.status == "stopped"
-    assert list(folder.states)
 
 
 # ---- scoring

@@ -9,7 +9,7 @@ import math
 import time
 from collections import deque
 from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
-from contextlib import AbstractContextManager, suppress
+from contextlib import AbstractContextManager, ExitStack, suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Protocol
@@ -26,7 +26,7 @@ from unweave.executors.watch import Watch
 from unweave.executors.worker import Ended, request
 from unweave.training import Outcome, Progress, TrainingInterrupted, pick_device, recall
 from unweave.training.interrupt import Interrupt
-from unweave.training.leases import FolderInUse
+from unweave.training.leases import FolderInUse, own_leases
 from unweave.training.run_files import RUN
 
 _POLL = 0.5  # seconds between two looks at the workers
@@ -66,7 +66,7 @@ class Pool(Protocol):
         """Ask the workers to save what they train and to stop."""
 
 
-@dataclass
+@dataclass(eq=False)
 class _Attempt:
     """A task and what became of it so far."""
 
@@ -82,14 +82,9 @@ class _Attempt:
         return all(folder.weights.exists() or folder.failed for folder in self.task.folders)
 
     @property
-    def is_free(self) -> bool:
-        """Whether no other process trains one of the runs."""
-        if time.monotonic() < self.not_before:
-            return False
-        if any(folder.locked for folder in self.task.folders if not folder.weights.exists()):
-            self.postpone()
-            return False
-        return True
+    def is_in_use(self) -> bool:
+        """Whether another process trains one of the runs."""
+        return any(folder.locked for folder in self.task.folders if not folder.weights.exists())
 
     def postpone(self) -> None:
         """Look again later."""
@@ -124,13 +119,12 @@ def drive(
     """
     waiting, running = [_Attempt(task) for task in tasks], dict[Hashable, _Attempt]()
     while (waiting or running) and not stops():
-        for attempt in [each for each in waiting if each.is_done]:
-            waiting.remove(attempt)
+        ready, done = _ready(waiting, pool.window - len(running))
+        for attempt in done:
             yield attempt.task, Ended("done", seconds=attempt.seconds)
-        ready = _ready(waiting, pool.window - len(running))
         keys = pool.submit([request(attempt.task) for attempt in ready]) if ready else []
         running |= dict(zip(keys, ready, strict=True))
-        waiting = [each for each in waiting if each not in ready]
+        waiting = [each for each in waiting if each not in ready and each not in done]
         for key, ended in pool.wait(_POLL).items():
             attempt = running.pop(key)
             attempt.seconds += ended.seconds
@@ -143,14 +137,25 @@ def drive(
     _stop(pool, len(running))
 
 
-def _ready(waiting: Sequence[_Attempt], count: int) -> list[_Attempt]:
-    """Return the first attempts that can be submitted, at most `count`."""
-    found: list[_Attempt] = []
+def _ready(waiting: Sequence[_Attempt], count: int) -> tuple[list[_Attempt], list[_Attempt]]:
+    """Return the first attempts that can be submitted, at most `count`, and those that are done.
+
+    No more are looked at: a store of many runs may be slow.
+    """
+    ready: list[_Attempt] = []
+    done: list[_Attempt] = []
     for attempt in waiting:
-        if len(found) >= count:
+        if len(ready) >= count:
             break
-        found += [attempt] if attempt.is_free else []
-    return found
+        if time.monotonic() < attempt.not_before:
+            continue
+        if attempt.is_done:
+            done.append(attempt)
+        elif attempt.is_in_use:
+            attempt.postpone()
+        else:
+            ready.append(attempt)
+    return ready, done
 
 
 def _judge(attempt: _Attempt, ended: Ended, tries: int) -> Ended | None:
@@ -304,11 +309,13 @@ def _check_sendable(task: Task) -> None:
 
 def _create_folders(tasks: Sequence[Task]) -> None:
     """Create the folders of runs, by which workers see the store, and `unweave status` the runs."""
-    for task in tasks:
-        for run, folder in zip(task.runs, task.folders, strict=True):
-            if not (folder.path / RUN).exists():
-                with suppress(FolderInUse), folder.lock():  # whoever uses it has created it
-                    folder.create(run)
+    pairs = [pair for task in tasks for pair in zip(task.runs, task.folders, strict=True)]
+    missing = [(run, folder) for run, folder in pairs if not (folder.path / RUN).exists()]
+    with ExitStack() as working:
+        for run, folder in missing:
+            working.enter_context(own_leases().working(folder.path.parent))  # one record for all
+            with suppress(FolderInUse), folder.lock():  # whoever uses it has created it
+                folder.create(run)
 
 
 def _probe(pool: Pool, task: Task, stops: Callable[[], bool]) -> None:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import Self
 
 from unweave.core.hints import count_noun
@@ -11,6 +12,7 @@ from unweave.core.progress import ProgressDisplay
 from unweave.evaluation.tasks import Task
 from unweave.training import Progress
 from unweave.training.progress import ConsoleProgress
+from unweave.training.status import recorded_steps
 
 _SECONDS = 2.0  # between two looks at the store
 
@@ -48,8 +50,9 @@ class Watch:
         """Read how far running tasks are, if the last look is long enough ago."""
         if not self._console or time.monotonic() - self._last < _SECONDS:
             return
+        steps = recorded_steps({Path(task.store) for task in running if task.store})
         for task in running:
-            self._read(task)
+            self._read(task, steps)
         self._last = time.monotonic()
         self._show(sum(len(task.runs) for task in running))
 
@@ -65,9 +68,10 @@ class Watch:
         self._read(task)
         self._last = 0.0  # the next look shows it
 
-    def _read(self, task: Task) -> None:
+    def _read(self, task: Task, recorded: Mapping[str, int] | None = None) -> None:
         for run, folder in zip(task.runs, task.folders, strict=True):
-            self._reached[run.digest] = folder.reached(run.steps)
+            seen = (recorded or {}).get(run.digest, 0)
+            self._reached[run.digest] = max(folder.reached(run.steps), seen)
             if folder.weights.exists():
                 self._done.add(run.digest)
             elif folder.failed:

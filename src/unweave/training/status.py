@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -97,9 +97,18 @@ class StoreStatus:
 
 def read_status(root: Path) -> StoreStatus:
     """Read how far the runs of a store are; a damaged folder is described and not an error."""
-    workers = tuple(filter(None, (_worker(root, name) for name in _names(root, ".json"))))
-    steps = {run: worker.step for worker in workers for run in worker.runs}
+    workers, steps = _workers(root), recorded_steps([root])
     return StoreStatus(tuple(_run(RunFiles(path), steps) for path in run_paths(root)), workers)
+
+
+def recorded_steps(roots: Iterable[Path]) -> dict[str, int]:
+    """Return the steps of the runs that workers of stores train now, according to their records."""
+    workers = [worker for root in roots for worker in _workers(root)]
+    return {run: worker.step for worker in workers for run in worker.runs}
+
+
+def _workers(root: Path) -> tuple[WorkerStatus, ...]:
+    return tuple(filter(None, (_worker(root, name) for name in _names(root, ".json"))))
 
 
 def _run(folder: RunFiles, steps: Mapping[str, int]) -> RunStatus:
