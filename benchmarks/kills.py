@@ -36,15 +36,15 @@ def start(store: Path) -> subprocess.Popen[bytes]:
 
 
 def results(store: Path) -> dict[str, bytes]:
-    """Return all files by name, but those that depend on the clock.
+    """Return all files by name, but the older checkpoint that a failed run keeps.
 
-    These are locks, and the older checkpoint that a failed run keeps.
+    Which one that is depends on the clock.
     """
     failed = {path.parent for path in store.glob("*/failed.json")}
     return {
         str(path.relative_to(store)): path.read_bytes()
         for path in sorted(store.glob("*/*"))
-        if path.name != "lock" and not (path.parent in failed and path.name.startswith("state-"))
+        if not (path.parent in failed and path.name.startswith("state-"))
     }
 
 

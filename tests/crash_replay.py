@@ -210,8 +210,12 @@ def crash_states(root, before, operations, most=256, seed=0):
     """Return the distinct trees that a crash during operations may leave, and how many were made.
 
     Those that differ only in unfinished files count once, with as many of these as there may be.
+    Leases and records of workers, which are never synced, are added to each as they were written,
+    in part, or not at all.
     """
     draw, found, made = random.Random(seed), {}, 0
+    passing = [operation for operation in operations if is_passing(operation.path)]
+    operations = [operation for operation in operations if not is_passing(operation.path)]
     model = DiskModel(root)
     model.names = {name: [Node([c or b""], c is None)] for name, c in before.items()}
     for operation in [None, *operations]:
@@ -222,15 +226,26 @@ def crash_states(root, before, operations, most=256, seed=0):
             key = digest({name: c for name, c in state.items() if UNFINISHED not in name})
             if len(state) > len(found.get(key, ())) or key not in found:
                 found[key] = state
+    written = {each.path: each.argument[1] for each in passing if each.kind == "write"}
+    for path, content in written.items():
+        for state in found.values():
+            left = draw.choice([None, content, content[: len(content) // 2], b""])
+            if left is not None and str(path.parent.relative_to(root)) in state:
+                state[str(path.relative_to(root))] = left
     return list(found.values()), made
 
 
+def is_passing(path):
+    """Whether a file is deleted when the command that wrote it ends."""
+    return path.name.startswith("lease-") or path.parent.name == ".workers"
+
+
 def tree(root):
-    """Return the content of all files under a folder by name, None for folders; without locks."""
+    """Return the content of all files by name, None for folders; without locks of downloads."""
     return {
         str(path.relative_to(root)): None if path.is_dir() else path.read_bytes()
         for path in sorted(root.rglob("*"))
-        if path.name != "lock" and path.suffix != ".lock"
+        if path.suffix != ".lock"
     }
 
 

@@ -59,7 +59,8 @@ class Job:
         return [*TRAIN, seeds, "--store", self.root / "runs"]
 
     def of_runs(self, name, *options):
-        return [name, *sorted((self.root / "runs").iterdir()), *options, *SMALL]
+        runs = sorted(path.parent for path in self.root.glob("runs/*/run.json"))
+        return [name, *runs, *options, *SMALL]
 
     def preparation(self):
         if self.name in ("evaluation", "report"):
@@ -108,6 +109,7 @@ def read_everything(root):
 @pytest.fixture
 def job(request, unweave, tmp_path, monkeypatch):
     monkeypatch.setenv("UNWEAVE_DATA", str(tmp_path / "root" / "data"))
+    monkeypatch.setattr("unweave.training.leases._HALF_WRITTEN", 0.0)
     monkeypatch.setattr(download, "BLOCK", 500)
     monkeypatch.setattr(download, "SYNCED", 1000)
     monkeypatch.setattr("unweave.report.page.render", lambda model, **_: f"run {model.run.digest}")
@@ -127,7 +129,8 @@ def test_all_operations_are_watched():
     def operations(disk):
         return {name for name in vars(disk) if not name.startswith("_")}
 
-    assert operations(WatchedDisk) - {"before"} == operations(Disk)
+    unwatched = {"create", "read", "names"}  # made of others, or changes nothing
+    assert operations(WatchedDisk) - {"before"} == operations(Disk) - unwatched
 
 
 @pytest.mark.parametrize("job", [*JOBS, WIDE], indirect=True)

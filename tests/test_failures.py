@@ -102,8 +102,7 @@ def results(store, runs):
         {
             path.name: path.read_bytes()
             for path in store.folder(run).path.iterdir()
-            if path.name != "lock"
-            and not (path.name.startswith("state") and store.folder(run).failure)
+            if not (path.name.startswith("state") and store.folder(run).failure)
         }
         for run in runs
     ]

@@ -24,7 +24,8 @@ from unweave.evaluation.loading import load_each
 from unweave.metrics import Table
 from unweave.metrics.table_npz import table_bytes
 from unweave.training import train
-from unweave.training.run_files import FolderInUse, RunFiles, run_paths
+from unweave.training.leases import FolderInUse
+from unweave.training.run_files import RunFiles, run_paths
 from unweave.training.store import RunFolder, ScoreFacts, Store
 
 FIELDS = dict(network=uw.MLP((8,)), latent=uw.Gaussian(2), batch_size=16, steps=6, progress=False)
@@ -138,7 +139,7 @@ def hold(path, taken, done):
 @pytest.fixture
 def held(folder, monkeypatch):
     """The folder of a run, in which another process is writing."""
-    monkeypatch.setattr("unweave.training.run_files._LOCK_SECONDS", 0.01)
+    monkeypatch.setattr("unweave.training.leases._WAIT", 0.01)
     context = multiprocessing.get_context("fork")
     taken, done = context.Event(), context.Event()
     process = context.Process(target=hold, args=(folder.path, taken, done))
@@ -176,9 +177,9 @@ def test_evaluate_prints_scores_of_a_store_that_is_read_only(folder, unweave, mo
     """It used to compute all scores and then print nothing."""
 
     def refuse(*_, **__):
-        raise OSError(errno.EROFS, "Read-only file system", str(folder.path / "lock"))
+        raise OSError(errno.EROFS, "Read-only file system", str(folder.path / "lease-1.json"))
 
-    monkeypatch.setattr("unweave.training.run_files.FileLock", refuse)
+    monkeypatch.setattr("unweave.core.files.Disk.create", refuse)
     code, out, err = unweave("evaluate", folder.path, "--metrics", "mig", "--device", "cpu")
     assert (code, "mig/chen2018" in out) == (0, True)
     note = f"scores are not stored: {folder.path.parent} is not writable (Read-only file system)"

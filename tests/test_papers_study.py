@@ -105,7 +105,7 @@ def test_results_contain_settings_curves_facts_and_costs(whole):
 def test_stored_networks_are_not_trained_again(whole, tmp_path, monkeypatch):
     file_of(tmp_path).parent.mkdir(parents=True)
     file_of(tmp_path).write_bytes(file_of(whole).read_bytes())
-    monkeypatch.setattr("unweave.studies.study.train", None)
+    monkeypatch.setattr("unweave.studies.study.Job", None)
     assert train_or_load(at(tmp_path), study_of()).complete
     assert not (tmp_path / "runs").exists()
 

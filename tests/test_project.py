@@ -43,6 +43,7 @@ LAYERS = [
     {"objectives": []},
     {"training": [], "metrics": []},
     {"evaluation": [], "theory": ["evaluation"]},
+    {"executors": []},
     {
         "report": [],
         "explorer": ["report"],
@@ -221,6 +222,7 @@ rare = "sklearn scipy.stats scipy.optimize matplotlib triton pandas h5py pyarrow
 some = rare + " scipy jinja2 loky unweave.metrics unweave.papers unweave.report"
 all_but_the_line = some + " torch numpy unweave.data"
 told = [found(all_but_the_line, "--help"), found(all_but_the_line, "evaluate", "--help")]
+told += [found(all_but_the_line, "status")]
 told += [found(some, "data", "list"), found(some, "runs")]
 import unweave
 for name in unweave.__all__:

@@ -18,7 +18,6 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from filelock import FileLock
 
 import unweave as uw
 from datasets import CPU, CRITIC, SMALL, small_run
@@ -175,14 +174,14 @@ def test_status_tells_running_from_stopped(tmp_path, unweave):
 
 
 def test_training_waits_for_a_lock_that_is_held_for_a_moment(tmp_path, monkeypatch):
-    """`unweave runs` takes the lock for a moment to see whether it is free."""
-    monkeypatch.setattr("unweave.training.run_files._LOCK_SECONDS", 60)
+    """`evaluate` and `report` hold it while they write."""
+    monkeypatch.setattr("unweave.training.leases._WAIT", 60)
     run, store = small_run(steps=2), Store(tmp_path)
     folder = store.folder(run)
     folder.create(run)
-    held = FileLock(folder.path / "lock", timeout=0, thread_local=False)
-    held.acquire()
-    threading.Timer(0.05, held.release).start()
+    held = contextlib.ExitStack()
+    held.enter_context(folder.lock())
+    threading.Timer(0.05, held.close).start()
     (outcome,) = train([run], SMALL.load(CPU), store)
     assert outcome.weights is not None
 
@@ -196,7 +195,7 @@ def test_a_finished_run_is_not_trained_again(tmp_path):
     assert second.log == first.log
     assert all(torch.equal(second.weights[n], first.weights[n]) for n in first.weights)
     assert sorted(p.name for p in store.folder(run).path.iterdir()) == [
-        "data.json", "lock", "log.jsonl", "run.json", "state-5.safetensors", "weights.safetensors"
+        "data.json", "log.jsonl", "run.json", "state-5.safetensors", "weights.safetensors"
     ]  # fmt: skip
 
 
@@ -315,7 +314,7 @@ def compare(whole, killed, runs):
         assert one.read_log() == two.read_log()
         names = sorted(path.name for path in two.path.iterdir())
         state = f"state-{run.steps}.safetensors"
-        assert names == ["data.json", "lock", "log.jsonl", "run.json", state, "weights.safetensors"]
+        assert names == ["data.json", "log.jsonl", "run.json", state, "weights.safetensors"]
         assert (one.path / state).read_bytes() == (two.path / state).read_bytes()
 
 

@@ -25,6 +25,9 @@ if TYPE_CHECKING:
     from unweave.evaluation.loading import load
     from unweave.evaluation.model import FittedModel
     from unweave.evaluation.monitor import Measure
+    from unweave.executors.local import Local
+    from unweave.executors.ray import Ray
+    from unweave.executors.slurm import Slurm
     from unweave.explorer.explore import explore
     from unweave.explorer.share import share
     from unweave.latents import (
@@ -118,15 +121,18 @@ __all__ = [
     "Laplace",
     "Lattice",
     "Linear",
+    "Local",
     "Mathieu2019",
     "Measure",
     "Modules",
     "Noise",
     "Preset",
     "Product",
+    "Ray",
     "Run",
     "Shapes2D",
     "Shapes3D",
+    "Slurm",
     "Sparse",
     "StudentT",
     "Uniform",
@@ -164,6 +170,7 @@ _HOMES = {
     "evaluation.comparison": "Comparison",
     "evaluation.evaluate": "describe evaluate summaries tables",
     "evaluation.monitor": "Measure",
+    "executors": "Local Ray Slurm",
     "explorer.explore": "explore",
     "explorer.share": "share",
     "networks": "DCGAN MLP Conv Critic Esmaeili2019 Kim2018 Kim2018GAN Mathieu2019 Modules",

@@ -262,17 +262,6 @@ def figures(
         )
 
 
-def machine(device: torch.device) -> str:
-    """Name the hardware of a device.
-
-    >>> machine(torch.device("cpu")).split()[1]
-    'CPU'
-    """
-    if device.type == "cuda":
-        return torch.cuda.get_device_name(device)
-    return f"{torch.get_num_threads()} CPU threads"
-
-
 def _wait(device: torch.device) -> None:
     if device.type == "cuda":
         torch.cuda.synchronize()

@@ -40,6 +40,7 @@ def bench_command(
 
     from unweave.bench import throughput as bench
     from unweave.bench.chart import lanes_text, speed_chart
+    from unweave.core.devices import machine
     from unweave.training import pick_device
     from unweave.training.precision import check_precision
 
@@ -56,7 +57,7 @@ def bench_command(
     finally:  # if stopped or failed, show what was measured
         _show_figures(figures, as_json)
     if svg:
-        title = f"Time for a step of one model, {bench.machine(place)}, {precision}"
+        title = f"Time for a step of one model, {machine(place)}, {precision}"
         write_atomically(svg, svg_bytes(speed_chart(figures, title)))
 
 

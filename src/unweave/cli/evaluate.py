@@ -11,6 +11,8 @@ import typer
 from unweave.cli.options import (
     DataOption,
     DeviceOption,
+    LanesOption,
+    OnOption,
     RowsOption,
     RunsArgument,
     ScoringOptions,
@@ -39,6 +41,8 @@ def evaluate_command(
             help="Codes to score: posterior means, or these as normal quantiles under the prior."
         ),
     ] = "mean",
+    on: OnOption = "local",
+    lanes: LanesOption = None,
     *,
     options: ScoringOptions,
 ) -> None:
@@ -74,6 +78,8 @@ def evaluate_command(
 
       unweave evaluate 3f2a --split held-out     (combinations of factors that were held out)
 
+      unweave evaluate runs/* --metrics all --on ray:address=auto     (many machines)
+
       unweave evaluate 3f2a --codes prior-cdf     (for Student-t and other priors)
     """
     form = options.format
@@ -82,12 +88,18 @@ def evaluate_command(
     from unweave.cli.score_output import evaluation_notes, print_run_scores
     from unweave.cli.scoring import find_runs, score_runs
     from unweave.evaluation.loading import load_each
+    from unweave.evaluation.scoring import ScoringTask
+    from unweave.executors import executor_from
 
+    executor = executor_from(on, lanes)
     folders = find_runs(names, store)
     chosen = cast("AnySplit | None", split)
     read = partial(load_each, folders, data=data, split=chosen, device=device)
     models, reasons = print_warnings(err, read)
-    scored = score_runs(models, rows, options, codes)
+    place = None if data is None else str(data.absolute())
+    task = ScoringTask(folders=(), split=split, data=place, device=device)
+    remote = executor if executor.is_remote(device) else None
+    scored = score_runs(models, rows, options, codes, remote, task)
     failures = {str(path): reason for path, reason in reasons.items()} | scored.failures
     if failures and len(folders) == 1 and not scored.scores:
         raise ValueError(next(iter(failures.values())))

@@ -129,7 +129,7 @@ def explore_command(
 def write_explorer(model: FittedModel) -> Path | None:
     """Write explorer.html into the folder of a run, or print why there is none."""
     from unweave.explorer.share import share
-    from unweave.training.run_files import FolderInUse
+    from unweave.training.leases import FolderInUse
 
     assert model.folder is not None
     try:

@@ -26,6 +26,7 @@ from unweave.cli.presets import presets_command
 from unweave.cli.reproduce import reproduce_command
 from unweave.cli.runs import cite_command, report_command, runs_command
 from unweave.cli.score import score_command
+from unweave.cli.status import status_command
 from unweave.cli.train import train_command
 from unweave.core.console import out
 from unweave.core.parts import import_module
@@ -40,6 +41,7 @@ app = typer.Typer(
 app.command(name="demo")(demo_command)
 app.command(name="train")(train_command)
 app.command(name="runs")(runs_command)
+app.command(name="status")(status_command)
 app.command(name="evaluate")(evaluate_command)
 app.command(name="compare")(compare_command)
 app.command(name="report")(report_command)

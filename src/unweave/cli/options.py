@@ -45,6 +45,26 @@ OverwriteOption = Annotated[
     bool, typer.Option("--overwrite", help="Replace an existing file that unweave did not write.")
 ]
 
+OnOption = Annotated[
+    str,
+    typer.Option(
+        help="Where to work: local, ray or slurm, with settings as in ray:address=auto or "
+        "slurm:partition=gpu,minutes=240 (local uses all GPUs of this machine)."
+    ),
+]
+LanesOption = Annotated[
+    int | None,
+    typer.Option(
+        min=1,
+        help="Most runs in one task (by default 64, or fewer so that every worker gets "
+        "some; all of them if this process does the work).",
+    ),
+]
+RetryFailedOption = Annotated[
+    bool,
+    typer.Option("--retry-failed", help="Let failed runs start again from their last checkpoint."),
+]
+
 SplitOption = Annotated[
     str | None,
     typer.Option(

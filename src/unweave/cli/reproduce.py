@@ -9,7 +9,13 @@ from typing import Annotated
 
 import typer
 
-from unweave.cli.options import DeviceOption, StoreOption
+from unweave.cli.options import (
+    DeviceOption,
+    LanesOption,
+    OnOption,
+    RetryFailedOption,
+    StoreOption,
+)
 from unweave.core.console import PAPERS, plain_table
 from unweave.core.console import err as errors
 from unweave.core.console import out as printed
@@ -48,6 +54,9 @@ def reproduce_command(
         bool,
         typer.Option("--pages-only", help="Rewrite the pages from stored results, nothing else."),
     ] = False,
+    on: OnOption = "local",
+    lanes: LanesOption = None,
+    retry_failed: RetryFailedOption = False,
 ) -> None:
     r"""Reproduce figures of the papers and check their claims; without a paper, list the figures.
 
@@ -73,6 +82,7 @@ def reproduce_command(
     import torch
 
     from unweave import papers
+    from unweave.executors import executor_from
     from unweave.training import pick_device
     from unweave.training.progress import ConsoleProgress
     from unweave.training.store import Store
@@ -111,6 +121,9 @@ def reproduce_command(
         errors,
         deadline=deadline,
         networks=networks,
+        on=executor_from(on, lanes),
+        worker_device=device,
+        retry_failed=retry_failed,
     )
     if train_only:
         papers.train_studies(asked, workspace, out)

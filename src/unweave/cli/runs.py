@@ -149,7 +149,7 @@ def report_command(
     from unweave.cli.explore import write_explorer
     from unweave.evaluation.loading import load_each
     from unweave.report import write_report
-    from unweave.training.run_files import FolderInUse
+    from unweave.training.leases import FolderInUse
     from unweave.training.store import Store
 
     folders = Store(store).find_all(names)

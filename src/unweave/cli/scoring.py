@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from unweave.cli.options import ScoringOptions
 from unweave.cli.score_output import run_labels
@@ -16,11 +16,12 @@ from unweave.core.notes import capture_warnings, print_notes
 from unweave.core.progress import ProgressDisplay
 from unweave.evaluation.evaluate import map_tables, score_facts, score_models
 from unweave.evaluation.model import Codes, FittedModel
+from unweave.evaluation.scoring import Scorer, ScoringTask, map_tables_on, try_to_score
 from unweave.metrics import METRICS, Score, Scores, Table, evaluate, left_out
 from unweave.metrics.model_metrics import split_model_metrics
-from unweave.metrics.registry import MetricChoice, select
+from unweave.metrics.registry import select
 from unweave.metrics.table_npz import table_bytes
-from unweave.training.run_files import FolderInUse
+from unweave.training.leases import FolderInUse
 from unweave.training.store import RunFolder, ScoreFacts, Store, refuse_model_file
 
 
@@ -37,27 +38,38 @@ def score_runs(
     rows: int,
     options: ScoringOptions | None = None,
     codes: Codes = "mean",
+    on: Scorer | None = None,
+    task: ScoringTask | None = None,
 ) -> Scored:
     """Score runs; labels are digests, or folders if a digest occurs twice.
 
     The scores and the table they were computed from are written to the folder of each run as soon
     as it is scored, so they survive an interruption. A run that cannot be scored does not stop the
-    others. If no metrics are named, say which are left out.
+    others. If no metrics are named, say which are left out. With `on`, other processes encode
+    and score the tables; the split, the data and the device are those of the task.
     """
     options = options or ScoringOptions()
     names, by_folder = options.names, run_labels(models)
     labels = [by_folder[model.folder] for model in models if model.folder is not None]
     of_tables, of_models = split_model_metrics(names)
     score = partial(
-        _try_to_score, partial(evaluate, seed=options.seed, **options.keywords), of_tables
+        try_to_score, partial(evaluate, seed=options.seed, **options.keywords), of_tables
     )
     facts = [score_facts(m, rows, codes, options.seed, options.continuous) for m in models]
     scored, encoded = Scored({}, {}, []), dict[int, Table]()
-    totals = {"encoded": sum(each.rows for each in facts), "measured": len(models)}
+    totals = {"encoded": sum(each.rows for each in facts)} if on is None else {}
+    totals |= {"measured": len(models)}
     printed: set[str] = set()
     with ProgressDisplay(err, totals) as counts:
         count_encoded = partial(counts.add, "encoded")
-        for number, table, result in map_tables(models, rows, score, count_encoded, codes):
+        if on is None or task is None:
+            results = map_tables(models, rows, score, count_encoded, codes)
+        else:
+            asked: dict[str, Any] = {"rows": rows, "codes": codes, "seed": options.seed}
+            chosen = None if of_tables is None else tuple(map(str, of_tables))
+            task = replace(task, metrics=chosen, options={**options.keywords}, **asked)
+            results = map_tables_on(on, models, task)
+        for number, table, result in results:
             counts.add("measured")
             stored: list[str] = []
             encoded |= {number: table} if of_models else {}
@@ -124,31 +136,6 @@ def _store(
             return []
         return [f"scores are not stored: {folder.path.parent} is not writable ({error.strerror})"]
     return [str(warning) for warning in warned]
-
-
-class _TableScores(NamedTuple):
-    """The scores of a table, the warnings, and why metrics could not be computed."""
-
-    scores: Scores
-    warned: list[Warning]
-    problems: list[str]
-
-
-def _try_to_score(
-    function: Callable[..., Scores], metrics: Sequence[MetricChoice] | None, table: Table
-) -> _TableScores:
-    """Score a table; if that fails, score it by each metric that was named alone."""
-    try:
-        return _TableScores(*capture_warnings(partial(function, metrics=metrics), table), [])
-    except ValueError as error:
-        if metrics is None or len(metrics) < 2:
-            return _TableScores(Scores({}), [], [str(error)])
-    each = [_try_to_score(function, [metric], table) for metric in metrics]
-    return _TableScores(
-        Scores({key: score for part in each for key, score in part.scores.items()}),
-        [warning for part in each for warning in part.warned],
-        [problem for part in each for problem in part.problems],
-    )
 
 
 def score_table(table: Table, options: ScoringOptions, scores: Scores) -> None:

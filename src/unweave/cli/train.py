@@ -8,7 +8,15 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from unweave.cli.options import DeviceOption, FeaturesOption, SelectOption, StoreOption
+from unweave.cli.options import (
+    DeviceOption,
+    FeaturesOption,
+    LanesOption,
+    OnOption,
+    RetryFailedOption,
+    SelectOption,
+    StoreOption,
+)
 from unweave.core.console import err, out, plain_table
 from unweave.core.hints import count_noun
 from unweave.core.notes import print_warnings
@@ -69,6 +77,9 @@ def train_command(
     measure_rows: Annotated[
         int, typer.Option(min=2, help="Number of observations to measure on.")
     ] = 10_000,
+    on: OnOption = "local",
+    lanes: LanesOption = None,
+    retry_failed: RetryFailedOption = False,
 ) -> None:
     """Train runs; if interrupted, the same command resumes from the last checkpoint.
 
@@ -88,25 +99,28 @@ def train_command(
 
       unweave train --from kim2018/shapes2d-factor-vae --grid     (`unweave presets` lists others)
 
+      unweave train seed=0..99 --store /shared/runs --on ray:address=auto     (many machines)
+
       unweave train --measure-every 5000 --measure factor_vae_score/kim2018,total_correlation
     """
     from unweave.evaluation.fit import train_runs
     from unweave.evaluation.monitor import TERMS, Measure
+    from unweave.executors import executor_from
     from unweave.metrics.model_metrics import split_names
     from unweave.presets import base_of, preset
-    from unweave.training import pick_device
     from unweave.training.overrides import runs_from
     from unweave.training.own_data import Datasets
     from unweave.training.precision import check_precision
     from unweave.training.progress import ConsoleProgress
     from unweave.training.store import Store
 
+    executor = executor_from(on, lanes)
     use_threads(threads)
     if grid and not source:
         raise ValueError("--grid needs a preset, as in --from kim2018/shapes2d-factor-vae --grid")
     base = base_of(source) if source else None
     given = preset(source or "").arguments(assignments or []) if grid else assignments or []
-    datasets = Datasets(pick_device(device))
+    datasets = Datasets(executor.load_on(device))
     runs = print_warnings(err, lambda: runs_from(given, base, select or [], features, datasets))
     plan = None
     if measure or measure_every:
@@ -125,6 +139,10 @@ def train_command(
         checkpoint_seconds,
         check_precision(precision),
         plan,
+        on=executor,
+        device=device,
+        threads=threads,
+        retry_failed=retry_failed,
     )
     print_outcomes(outcomes, run_store)
     if any(outcome.failure for outcome in outcomes):

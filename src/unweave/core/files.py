@@ -3,6 +3,9 @@
 A file is written beside its place, synced, and renamed; then its folder is synced, so that the new
 name survives a power failure too. Everything that changes files and folders goes through `disk`,
 which tests replace to record every operation, to replay crashes and to let operations fail.
+
+A folder may have a *fence*: a check that is made before a file in it is replaced or deleted, and
+that raises an error if this process may not do that any more.
 """
 
 from __future__ import annotations
@@ -12,7 +15,7 @@ import io
 import json
 import os
 import uuid
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from contextvars import ContextVar
 from pathlib import Path
@@ -60,6 +63,35 @@ class Disk:
         """Delete a file, if it exists."""
         path.unlink(missing_ok=True)
 
+    def create(self, path: Path, content: bytes) -> bool:
+        """Write a new file; return False if it exists, also if others create it at this moment."""
+        try:
+            file = self.open(path, "xb")
+        except FileExistsError:
+            return False
+        try:
+            with file:
+                self.write(file, content)
+        except BaseException:
+            with suppress(OSError):  # the first error is reported
+                self.unlink(path)
+            raise
+        return True
+
+    def read(self, path: Path) -> bytes | None:
+        """Return the content of a file as others see it now; None if it does not exist."""
+        try:
+            return path.read_bytes()
+        except FileNotFoundError:
+            return None
+
+    def names(self, folder: Path) -> list[str]:
+        """Return the names in a folder as others see them now; none if it does not exist."""
+        try:
+            return os.listdir(folder)
+        except FileNotFoundError:
+            return []
+
     def mkdir(self, path: Path) -> None:
         """Create a folder, if it does not exist."""
         path.mkdir(exist_ok=True)
@@ -78,6 +110,10 @@ class Disk:
 
 
 disk = Disk()
+
+_fences: dict[str, Callable[[], None]] = {}  # by folder
+if hasattr(os, "register_at_fork"):  # a child may not use the rights of its parent
+    os.register_at_fork(after_in_child=_fences.clear)
 
 
 class OutputFile(io.BufferedIOBase):
@@ -155,8 +191,31 @@ def atomically(path: Path) -> Iterator[BinaryIO]:
         raise
 
 
+def create(path: Path, content: bytes) -> bool:
+    """Write a new file, not durably; return False if it exists."""
+    with _naming(path):
+        return disk.create(path, content)
+
+
+@contextmanager
+def fence(folder: Path, check: Callable[[], None]) -> Iterator[None]:
+    """Inside, call `check` before a file in the folder is replaced or deleted."""
+    key = os.path.abspath(folder)
+    _fences[key] = check
+    try:
+        yield
+    finally:
+        _fences.pop(key, None)
+
+
+def _check_fence(path: Path) -> None:
+    if check := _fences.get(os.path.abspath(path.parent)):
+        check()
+
+
 def move(source: Path, target: Path) -> None:
     """Rename a file within its folder, durably."""
+    _check_fence(target)
     with _naming(target):
         disk.replace(source, target)
     _sync_folder(target.parent)
@@ -164,6 +223,7 @@ def move(source: Path, target: Path) -> None:
 
 def delete(path: Path) -> None:
     """Delete a file, if it exists. It may be there again after a power failure."""
+    _check_fence(path)
     with _naming(path):
         disk.unlink(path)
 

@@ -36,6 +36,11 @@ def own_cores() -> int:
     return int(getattr(_share, "cores", 0)) or usable_cores()
 
 
+def use_cores(count: int) -> None:
+    """Let this thread use this many cores, because others use the rest."""
+    _share.cores = count
+
+
 def thread_map(
     function: Callable[[T], R], items: Iterable[T], threads: int | None = None
 ) -> Iterator[R]:
@@ -55,7 +60,7 @@ def thread_map(
         return
 
     def call(item: T) -> R:
-        _share.cores = max(1, cores // count)
+        use_cores(max(1, cores // count))
         return function(item)
 
     with ThreadPoolExecutor(count) as pool:
@@ -142,7 +147,7 @@ def _worker_killed(count: int) -> WorkerKilled:
 def _start_worker(cores: int) -> None:
     """Take a share of the cores, and leave interrupts to the parent."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
-    _share.cores = cores
+    use_cores(cores)
 
 
 def _in_order(

@@ -19,7 +19,7 @@ import warnings
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
-from typing import Any, Literal, NamedTuple, TypeVar, Unpack, overload
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeVar, Unpack, overload
 
 import numpy as np
 from torch import Tensor
@@ -47,6 +47,9 @@ from unweave.metrics.posterior.overlap import (
 from unweave.metrics.posterior.prior_match import match_scores
 from unweave.training.grouping import data_identity, same_but_for_the_seed
 from unweave.training.store import ScoreFacts
+
+if TYPE_CHECKING:
+    from unweave.evaluation.scoring import Scorer
 
 R = TypeVar("R")
 
@@ -142,6 +145,7 @@ def evaluate(
     metrics: str | Sequence[Any] | None = None,
     codes: Codes = "mean",
     seed: int = 0,
+    on: Scorer | None = None,
     **options: Unpack[MetricOptions],
 ) -> list[Scores]:
     """Return the scores of every model, by metric and protocol.
@@ -159,6 +163,8 @@ def evaluate(
         codes: "prior-cdf" maps codes to normal quantiles through the prior's cdf (see
             `FittedModel.table`); metrics that need the scales of q(z|x) are then left out.
         seed: of the metrics.
+        on: where to encode and score: `uw.Local()`, `uw.Ray()` or `uw.Slurm()`. Models need their
+            folders, where their tables are stored, and metrics have to be named.
         options: of every metric, such as `interval`.
     """
     if isinstance(models, FittedModel):
@@ -168,9 +174,10 @@ def evaluate(
     by_number: dict[int, Scores] = {}
     encoded: dict[int, Table] = {}
     issued: dict[str, Warning] = {}
-    for number, table, (scores, own) in map_tables(
-        models, rows, partial(capture_warnings, score), codes=codes
-    ):
+    results = map_tables(models, rows, partial(capture_warnings, score), codes=codes)
+    if on is not None:
+        results = _evaluate_on(on, models, of_tables, options, rows=rows, codes=codes, seed=seed)
+    for number, table, (scores, own) in results:
         by_number[number] = scores
         encoded |= {number: table} if UDR in of_models else {}
         issued |= {str(warning): warning for warning in own}
@@ -181,6 +188,26 @@ def evaluate(
             raise result
         by_number[number][result.key] = result
     return [by_number[number] for number in range(len(models))]
+
+
+def _evaluate_on(
+    on: Scorer,
+    models: Sequence[FittedModel],
+    metrics: Sequence[Any] | None,
+    options: Mapping[str, Any],
+    **fields: Any,
+) -> Iterator[tuple[int, Table, tuple[Scores, list[Warning]]]]:
+    """Score models in other processes; yield what `map_tables` does for scores and warnings."""
+    from unweave.evaluation.scoring import ScoringTask, map_tables_on  # which imports this module
+
+    if any(not isinstance(metric, str) for metric in metrics or ()):
+        raise ValueError("other processes compute metrics by their names, got a function: name it")
+    names = None if metrics is None else tuple(metrics)
+    task = ScoringTask(folders=(), metrics=names, options={**options}, **fields)
+    for number, table, result in map_tables_on(on, models, task):
+        if result.problems:
+            raise ValueError(result.problems[0])
+        yield number, table, (result.scores, result.warned)
 
 
 def score_models(

@@ -13,7 +13,7 @@ from __future__ import annotations
 import dataclasses
 import sys
 import warnings
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, TypedDict, Unpack, overload
 
@@ -27,8 +27,9 @@ from unweave.data import Dataset
 from unweave.data.splits import AnySplit, with_split
 from unweave.evaluation.fit_arguments import check_fields, read_seeds
 from unweave.evaluation.model import FittedModel, as_data
-from unweave.evaluation.monitor import Measure, monitor_of
-from unweave.evaluation.validation import Validation, final_loss
+from unweave.evaluation.monitor import Measure, as_measures
+from unweave.evaluation.tasks import Executor, Job, Task, ThisProcess, forget_failures
+from unweave.evaluation.validation import final_loss
 from unweave.latents import Latent
 from unweave.likelihoods import Likelihood
 from unweave.networks import Network
@@ -41,12 +42,11 @@ from unweave.training import (
     Silent,
     TrainingInterrupted,
     notes,
-    pick_device,
-    train,
 )
 from unweave.training.collapse import collapse_warning
 from unweave.training.final_terms import collapsed
 from unweave.training.own_data import Datasets, is_own_data, suggest
+from unweave.training.precision import check_precision
 from unweave.training.progress import ConsoleProgress, failure_text
 from unweave.training.run import Run
 from unweave.training.settings import settings_lines
@@ -79,6 +79,8 @@ def fit(
     split: AnySplit | None = ...,
     precision: Precision = ...,
     measure: Measure | Sequence[Measure] | None = ...,
+    on: Executor | None = ...,
+    retry_failed: bool = ...,
     **fields: Unpack[Fields],
 ) -> FittedModel: ...
 
@@ -94,6 +96,8 @@ def fit(
     split: AnySplit | None = ...,
     precision: Precision = ...,
     measure: Measure | Sequence[Measure] | None = ...,
+    on: Executor | None = ...,
+    retry_failed: bool = ...,
     **fields: Unpack[Fields],
 ) -> list[FittedModel]: ...
 
@@ -108,6 +112,8 @@ def fit(
     split: AnySplit | None = None,
     precision: Precision = "fp32",
     measure: Measure | Sequence[Measure] | None = None,
+    on: Executor | None = None,
+    retry_failed: bool = False,
     **fields: Unpack[Fields],
 ) -> FittedModel | list[FittedModel]:
     """Learn a representation of data; several seeds train together and return a list.
@@ -131,12 +137,16 @@ def fit(
             of which the rest is held out for validation and testing; "all" holds nothing out.
         precision: GPU matmul precision, from slowest to fastest: "fp32", "tf32", "bf16".
         measure: what to measure during training, and how often; `model.measures` has the results.
+        on: where to train: `uw.Local()`, `uw.Ray()` or `uw.Slurm()`, which need a store that all
+            workers see. By default this process trains.
+        retry_failed: let runs of the store that failed before start again from their last
+            checkpoint.
         fields: latent, objective, network, likelihood, optimiser, labels, batch_size, steps, as in
             `Run`.
     """
     check_fields(fields)
     seeds = read_seeds(seed)
-    datasets = Datasets(pick_device(device))
+    datasets = Datasets((on or ThisProcess()).load_on(device))
     spec = datasets.add(*as_data(data, datasets.device))
     if split is not None:
         spec = with_split(spec, split)
@@ -161,6 +171,9 @@ def fit(
             console if progress is True else None,
             precision=precision,
             measure=measure,
+            on=on,
+            device=device,
+            retry_failed=retry_failed,
         )
     except TrainingInterrupted as interruption:
         outcomes = [each for each in interruption.outcomes if each.weights or each.failure]
@@ -189,6 +202,11 @@ def train_runs(
     checkpoint_seconds: float = 30.0,
     precision: Precision = "fp32",
     measure: Measure | Sequence[Measure] | None = None,
+    *,
+    on: Executor | None = None,
+    device: str = "auto",
+    threads: int = 0,
+    retry_failed: bool = False,
 ) -> list[Outcome]:
     """Resolve and train runs; the outcomes are ordered by data.
 
@@ -204,27 +222,46 @@ def train_runs(
         checkpoint_seconds: seconds between checkpoints.
         precision: GPU matmul precision.
         measure: what to measure during training.
+        on: what trains the runs; by default this process does.
+        device: where workers train; this process trains where `datasets` are.
+        threads: CPU threads of a worker, 0 for its share of the cores.
+        retry_failed: let runs that failed before start again from their last checkpoint, each
+            alone, after the others have ended.
     """
-    outcomes: list[Outcome] = []
-    warned: list[str] = []
     by_data: dict[str, list[Run]] = {}
     for run in runs:
         by_data.setdefault(digest(run.data), []).append(run)
-    for group in by_data.values():
-        data = group[0].data
-        dataset = datasets.load(data)
-        resolved = [run.resolve(dataset) for run in group]
-        held_out = datasets.validation(data)
-        datasets.drop_whole(data)
-        validation = Validation(held_out, dataset) if held_out else None
-        monitor = monitor_of(measure, resolved, dataset, validation)
-        if console:
-            own = settings_lines(resolved, dataset, held_out) if is_own_data(data) else []
-            print_notes(console, [*notes(resolved, dataset, store, precision, monitor), *own])
-        trained = train(resolved, dataset, store, progress, checkpoint_seconds, precision, monitor)
+    given: dict[str, Any] = {
+        "store": str(store.root.absolute()) if store else None,
+        "device": device,
+        "precision": check_precision(precision),
+        "checkpoint_seconds": checkpoint_seconds,
+        "measure": as_measures(measure),
+        "threads": threads,
+    }
+    jobs: list[Job] = []
+    again: list[Job] = []  # of runs that failed before
+
+    def prepared() -> Iterator[Job]:
+        for group in by_data.values():
+            jobs.append(job := Job.prepare(Task(runs=tuple(group), **given), datasets))
+            again.extend(job.failed if retry_failed else ())
+            if console:
+                print_notes(console, _lines_before(job))
+            yield job
+
+    executor, progress = on or ThisProcess(), progress or Silent()
+    ended = [each for group in executor.run(prepared(), progress) for each in group.outcomes]
+    if again:
+        forget_failures(again)
+        ended += [each for group in executor.run(again, progress) for each in group.outcomes]
+    by_digest = {outcome.run.digest: outcome for outcome in ended}
+    outcomes, warned = [], list[str]()
+    for job in jobs:
+        trained = [by_digest[run.digest] for run in job.task.runs]
         outcomes += trained
         off = [each for each in trained if not each.failure and collapsed(each.log)]
-        warned += [collapse_warning(each.run, dataset, each.measures) for each in off]
+        warned += [collapse_warning(each.run, job.dataset, each.measures) for each in off]
     if measure and any(o.weights is not None and not o.measures for o in outcomes):
         warned.append(unmeasured(store.root if store else None))
     for text in warned:
@@ -233,6 +270,14 @@ def train_runs(
         else:
             warnings.warn(text, stacklevel=3)
     return outcomes
+
+
+def _lines_before(job: Job) -> list[str]:
+    """Return what a user should know before a job is trained."""
+    task, dataset = job.task, job.dataset
+    held_out = job.validation.dataset if job.validation else None
+    own = settings_lines(task.runs, dataset, held_out) if is_own_data(task.runs[0].data) else []
+    return [*notes(task.runs, dataset, task.run_store, task.precision, job.monitor), *own]
 
 
 def _held_out_lines(outcomes: Sequence[Outcome]) -> list[str]:

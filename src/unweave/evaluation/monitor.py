@@ -91,6 +91,16 @@ class Measure:
         return tuple(name for name in get_args(AggregateName) if name in self.metrics)
 
 
+def as_measures(measure: Measure | Sequence[Measure] | None) -> tuple[Measure, ...]:
+    """Return what to measure as a tuple; raise a TypeError for anything else."""
+    measures = (measure,) if isinstance(measure, Measure) else tuple(measure or ())
+    if wrong := next((each for each in measures if not isinstance(each, Measure)), None):
+        raise TypeError(
+            f"expected measure=Measure(every=..., metrics=(...)) or a list of them, got {wrong!r}"
+        )
+    return measures
+
+
 def monitor_of(
     measure: Measure | Sequence[Measure] | None,
     runs: Sequence[Run],
@@ -102,11 +112,7 @@ def monitor_of(
     Metrics that the data do not allow, because factors are missing, are rejected before training.
     The held-out loss is measured on `validation`, at steps that follow from the runs.
     """
-    measures = [measure] if isinstance(measure, Measure) else list(measure or ())
-    if wrong := next((each for each in measures if not isinstance(each, Measure)), None):
-        raise TypeError(
-            f"expected measure=Measure(every=..., metrics=(...)) or a list of them, got {wrong!r}"
-        )
+    measures = as_measures(measure)
     for each in measures:
         if each.scores:
             _check(each.scores, runs[0], dataset)

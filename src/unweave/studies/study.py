@@ -12,7 +12,7 @@ import hashlib
 import json
 import tempfile
 import time
-from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Hashable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -23,19 +23,21 @@ import numpy as np
 from filelock import FileLock
 from numpy.typing import NDArray
 
-from unweave.bench.throughput import machine
 from unweave.core import spec
 from unweave.core.files import delete_unfinished, make_folder, write_atomically
 from unweave.core.parallel import thread_map, usable_cores
 from unweave.data import Dataset
 from unweave.evaluation.model import FittedModel
-from unweave.evaluation.monitor import Measure, monitor_of
+from unweave.evaluation.monitor import Measure
+from unweave.evaluation.tasks import Job, Task, Trained, forget_failures
 from unweave.studies.intervals import bootstrap_difference, bootstrap_interval
 from unweave.studies.workspace import Measured, Numbers, Workspace, today
-from unweave.training import Outcome, Precision, Row, train
+from unweave.training import Outcome, Precision, Row
+from unweave.training.own_data import Datasets
 from unweave.training.progress import failure_text
 from unweave.training.records import StoredNetwork, check_form, seal, unseal
 from unweave.training.run import Run
+from unweave.training.status import duration
 from unweave.training.workers import torch_threads
 
 _LANES = 64  # networks that train at once on a GPU
@@ -256,13 +258,16 @@ def train_or_load(workspace: Workspace, study: Study) -> Results:
     """
     path = study.path(workspace.out)
     results = stored_results(study, workspace.out)
-    if results.missing and time.monotonic() < workspace.deadline:
-        todo = results.missing[: workspace.networks]
+    failed = [each.run for each in results.networks if each.failure and workspace.retry_failed]
+    if (results.missing or failed) and time.monotonic() < workspace.deadline:
+        todo = [*results.missing, *failed][: workspace.networks]
         if workspace.networks is not None:
             workspace.networks -= len(todo)
         if todo:
+            again = f", and {len(failed)} failed and are tried again" if failed else ""
             workspace.say(
                 f"{len(results.missing)} of {len(study.runs)} networks of {study.name} are missing"
+                f"{again}"
             )
             seconds = _train_missing(workspace, study, todo, path)
             results = stored_results(study, workspace.out)
@@ -272,71 +277,90 @@ def train_or_load(workspace: Workspace, study: Study) -> Results:
 
 
 def _train_missing(workspace: Workspace, study: Study, runs: Sequence[Run], path: Path) -> float:
-    """Train runs group by group until all are done or time is up.
+    """Train runs until all are done or time is up, and store results as they come.
 
     Return the seconds that a step of one network took.
     """
-    lanes = study.lanes or (_LANES if workspace.device.type == "cuda" else usable_cores())
-    datasets: dict[str, Dataset] = {}
+    datasets = Datasets(workspace.device)
+    begun: dict[str, tuple[Run, int]] = {}  # by digest: the run of the study, its stored steps
     seconds = float("nan")  # of a step of one network
-    for group in _groups(runs, lanes):
-        if time.monotonic() >= workspace.deadline:
-            break
-        data = group[0].data
-        if (key := spec.digest(data)) not in datasets:
-            datasets[key] = data.load(workspace.device)
-        outcomes, seconds = _train(workspace, study, group, datasets[key])
-        cost = {
-            "seconds": None if seconds != seconds else seconds * group[0].steps,
-            "lanes": len(group),
-            "device": workspace.device.type,
-            "machine": machine(workspace.device),
-            "precision": study.precision if workspace.device.type == "cuda" else "fp32",
-            "date": today(),
-        }
-        networks = _describe(workspace, study, group, outcomes, datasets[key], cost)
-        add_networks(study, path, networks)
+
+    def jobs() -> Iterator[Job]:
+        lanes = study.lanes or (_LANES if workspace.device.type == "cuda" else usable_cores())
+        for group in _groups(runs, lanes, read_networks(path)):
+            if time.monotonic() >= workspace.deadline:
+                break
+            job = _job(workspace, study, group, datasets)
+            forget_failures(job.failed if workspace.retry_failed else ())
+            for run, resolved in zip(group, job.task.runs, strict=True):
+                begun[resolved.digest] = run, _steps(workspace, resolved)
+            yield job
+
+    for trained in workspace.on.run(jobs(), workspace.progress, workspace.deadline):
+        known = [begun[outcome.run.digest] for outcome in trained.outcomes]
+        done = sum(_steps(workspace, outcome.run) for outcome in trained.outcomes)
+        if done := done - sum(steps for _, steps in known):
+            seconds = trained.seconds / done
+        _store(workspace, study, path, trained, [run for run, _ in known], seconds, datasets)
     return seconds
 
 
-def _groups(runs: Sequence[Run], most: int) -> Iterator[list[Run]]:
-    """Yield runs that can train together, at most `most` at once, by the place of the first."""
+def _job(workspace: Workspace, study: Study, group: Sequence[Run], datasets: Datasets) -> Job:
+    """Prepare to train networks side by side."""
+    task = Task(
+        runs=tuple(group),
+        store=str(workspace.store.root.absolute()),
+        device=workspace.worker_device,
+        precision=study.precision,
+        checkpoint_seconds=workspace.checkpoint_seconds * max(1.0, len(group) / _FEW),
+        measure=study.measures,
+    )
+    return Job.prepare(task, datasets)
+
+
+def _store(
+    workspace: Workspace,
+    study: Study,
+    path: Path,
+    trained: Trained,
+    runs: Sequence[Run],
+    seconds: float,
+    datasets: Datasets,
+) -> None:
+    """Describe trained networks, and add them to the results of the study."""
+    if not runs:
+        return
+    outcomes, device = trained.outcomes, trained.device
+    workspace.trained += sum(outcome.weights is not None for outcome in outcomes)
+    cost = {
+        "seconds": None if seconds != seconds else seconds * runs[0].steps,
+        "lanes": len(runs),
+        "device": device,
+        "machine": trained.machine,
+        "precision": study.precision if device == "cuda" else "fp32",
+        "date": today(),
+    }
+    dataset = datasets.load(runs[0].data)
+    add_networks(study, path, _describe(workspace, study, runs, outcomes, dataset, cost))
+
+
+def _groups(runs: Sequence[Run], most: int, failed: Collection[str]) -> Iterator[list[Run]]:
+    """Yield runs that can train together, at most `most` at once, by the place of the first.
+
+    Those that have failed before are alone: each resumes from another step.
+    """
     alike: dict[str, list[Run]] = {}
     for run in runs:
-        alike.setdefault(run.lane_key, []).append(run)
+        alike.setdefault(run.digest if run.digest in failed else run.lane_key, []).append(run)
     groups = [
         group[at : at + most] for group in alike.values() for at in range(0, len(group), most)
     ]
     yield from sorted(groups, key=lambda group: runs.index(group[0]))
 
 
-def _train(
-    workspace: Workspace, study: Study, group: list[Run], dataset: Dataset
-) -> tuple[list[Outcome], float]:
-    """Train one group of lanes; also return the seconds that a step of one network took."""
-    resolved = [run.resolve(dataset) for run in group]
-    steps = [_steps(workspace, run) for run in resolved]
-    begun = time.monotonic()
-    outcomes = train(
-        resolved,
-        dataset,
-        workspace.store,
-        workspace.progress,
-        workspace.checkpoint_seconds * max(1.0, len(group) / _FEW),
-        study.precision,
-        monitor_of(study.measures, resolved, dataset),
-        workspace.deadline,
-    )
-    seconds = time.monotonic() - begun
-    done = sum(_steps(workspace, run) for run in resolved) - sum(steps)
-    workspace.trained += sum(outcome.weights is not None for outcome in outcomes)
-    return outcomes, seconds / done if done else float("nan")
-
-
 def _steps(workspace: Workspace, run: Run) -> int:
     """Return the step that a run has reached in the store."""
-    folder = workspace.store.folder(run)
-    return run.steps if folder.weights.exists() else max(folder.states, default=0)
+    return workspace.store.folder(run).reached(run.steps)
 
 
 def _describe(
@@ -392,21 +416,10 @@ def _report_missing(workspace: Workspace, results: Results, seconds: float) -> N
         text += f", {done / steps:.0%} of their steps are done"
     on_gpu = [study.seconds.get(run.objective.kind, float("nan")) for run in missing]
     if seconds == seconds:
-        text += f"; at this speed they would take {_duration(seconds * (steps - done))}"
+        text += f"; at this speed they would take {duration(seconds * (steps - done))}"
     if workspace.device.type != "cuda" and sum(on_gpu) == sum(on_gpu):
-        text += f", on an H200 GPU {_duration(sum(on_gpu))}"
+        text += f", on an H200 GPU {duration(sum(on_gpu))}"
     workspace.say(f"{text}. Run the same command again to continue.")
-
-
-def _duration(seconds: float) -> str:
-    """Return a time in words.
-
-    >>> _duration(50), _duration(4000), _duration(400_000)
-    ('50 seconds', '67 minutes', '111 hours')
-    """
-    if seconds < 120:
-        return f"{seconds:.0f} seconds"
-    return f"{seconds / 60:.0f} minutes" if seconds < 7200 else f"{seconds / 3600:.0f} hours"
 
 
 def read_networks(path: Path) -> dict[str, Network]:
@@ -431,13 +444,16 @@ def read_networks(path: Path) -> dict[str, Network]:
 def add_networks(study: Study, path: Path, networks: Sequence[Network]) -> int:
     """Add networks to a file of results, and return how many are new.
 
-    The networks of the study come first, in its order. Others that are in the file, of a study
-    that has changed since, are kept. Only pictures that figures show are kept.
+    One that failed is replaced by one that did not. The networks of the study come first, in its
+    order. Others that are in the file, of a study that has changed since, are kept. Only pictures
+    that figures show are kept.
     """
     make_folder(path.parent)
     with _writing(path):
         here = read_networks(path)
-        new = {each.key: each for each in networks if each.key not in here}
+        failed = {key for key, each in here.items() if each.failure}
+        better = [each for each in networks if each.key not in failed or not each.failure]
+        new = {each.key: each for each in better if each.key not in here.keys() - failed}
         found = here | new
         ordered = [found[key] for key in study.keys if key in found]
         shown = study.pictured(Results(study, ordered)) if study.pictured else ordered

@@ -12,9 +12,10 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeVar, get_args
 
 import torch
 
-from unweave.bench.throughput import machine
 from unweave.core.console import PlainConsole
+from unweave.core.devices import machine
 from unweave.core.progress import ProgressDisplay
+from unweave.evaluation.tasks import Executor, ThisProcess
 from unweave.training import Progress
 from unweave.training.store import Store
 
@@ -164,6 +165,9 @@ class Workspace:
     checkpoint_seconds: float = 30.0
     deadline: float = math.inf  # on the clock of time.monotonic; studies stop training there
     networks: int | None = None  # train at most this many networks of studies
+    on: Executor = field(default_factory=ThisProcess)  # what trains them
+    worker_device: str = "auto"  # where others than this process train
+    retry_failed: bool = False  # let networks that failed start again from their last checkpoint
     out: Path = field(default=Path(), init=False)  # the folder of the pages
     trained: int = field(default=0, init=False)  # networks trained for the current figure
     costs: dict[str, Numbers] = field(default_factory=dict, init=False)  # of its networks, by key

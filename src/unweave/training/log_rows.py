@@ -23,8 +23,9 @@ def fails_alike(failure: Row, steps: int, longer: int) -> bool:
     unless a term breaks before. So the failure is known if the longer run has no other row between
     the last good row and the failure.
     """
+    step: int = failure["step"]
     interval, wider = log_interval(steps), log_interval(longer)
-    found = min(steps, (failure["step"] // interval + 1) * interval)
+    found = min(steps, (step // interval + 1) * interval)
     good = (found - 1) // interval * interval
     next_row = (good // wider + 1) * wider
-    return next_row == found if failure["term"] == GRADIENT else next_row > failure["step"]
+    return next_row == found if failure["term"] == GRADIENT else next_row > step

@@ -15,10 +15,10 @@ from unweave.data import Dataset
 from unweave.training import compile as compiler
 from unweave.training.interrupt import Interrupt
 from unweave.training.lane_group import LaneGroup, Monitor, Outcome
+from unweave.training.leases import own_leases
 from unweave.training.memory import device_memory, reuse_memory
-from unweave.training.open_files import allow_open_files
 from unweave.training.precision import Precision, check_precision, matmul_precision
-from unweave.training.progress import Progress, Silent
+from unweave.training.progress import Progress, RecordedProgress, Silent
 from unweave.training.resumption import (
     continuation_note,
     find_continuations,
@@ -117,7 +117,11 @@ def train(
     """
     check_precision(precision)
     outcomes: dict[str, Outcome] = {}
+    progress = progress or Silent()
     with contextlib.ExitStack() as locks, Interrupt() as interrupt:
+        if store:
+            worker = locks.enter_context(own_leases().working(store.root))
+            progress = RecordedProgress(progress, worker, str(dataset.device))
         unfinished = _open_runs(runs, dataset, store, locks, outcomes)
         origins, _ = find_continuations(unfinished, dataset, store, precision, bool(monitor))
         groups = group_runs(unfinished, store, origins, failed=outcomes)
@@ -133,7 +137,7 @@ def train(
                 precision,
                 folders=[store.folder(run) if store else None for run in group],
                 origins=[origins.get(run.digest) for run in group],
-                progress=progress or Silent(),
+                progress=progress,
                 interrupt=interrupt,
                 checkpoint_seconds=checkpoint_seconds,
                 monitor=monitor,
@@ -198,8 +202,6 @@ def _open_runs(
     distinct = list({run.digest: run for run in runs}.values())
     if not store:
         return distinct
-    unfinished = [run for run in distinct if not store.folder(run).weights.exists()]
-    locks.enter_context(allow_open_files(len(unfinished)))
     for run in distinct:
         folder = store.folder(run)
         with contextlib.ExitStack() as lock:

@@ -9,6 +9,7 @@ from typing import Any, Protocol, runtime_checkable
 from unweave.core.console import PlainConsole
 from unweave.core.hints import count_noun
 from unweave.core.progress import ProgressDisplay
+from unweave.training.heartbeats import Worker
 from unweave.training.records import Row
 from unweave.training.run import Run
 from unweave.training.step import LOSS
@@ -45,6 +46,37 @@ class Silent:
 
     def end(self) -> None:
         """Do nothing."""
+
+
+class RecordedProgress:
+    """Progress that is also in the record of this process, for `unweave status`."""
+
+    def __init__(self, shown: Progress, worker: Worker, device: str) -> None:
+        self.shown, self.worker, self.device = shown, worker, device
+
+    def begin(self, runs: Sequence[Run], step: int) -> None:
+        """Record the runs and the step."""
+        self._first, self._start = step, time.monotonic()
+        digests = [run.digest for run in runs]
+        self.worker.facts = {
+            "device": self.device, "runs": digests, "step": step, "steps": runs[0].steps
+        }  # fmt: skip
+        self.shown.begin(runs, step)
+
+    def advance(self, step: int, rows: Sequence[Row]) -> None:
+        """Record the step and the steps a second."""
+        speed = (step - self._first) / max(1e-9, time.monotonic() - self._start)
+        self.worker.facts = self.worker.facts | {"step": step, "steps_per_second": speed}
+        self.shown.advance(step, rows)
+
+    def broke(self, run: Run, failure: Row) -> None:
+        """Show it; the failure has a file of its own."""
+        self.shown.broke(run, failure)
+
+    def end(self) -> None:
+        """Record that nothing is being trained."""
+        self.worker.facts = {}
+        self.shown.end()
 
 
 class ConsoleProgress:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import NamedTuple
 
 import torch
@@ -59,16 +59,19 @@ def find_continuations(
     store: Store | None,
     precision: str,
     measured: bool = False,
+    device: torch.device | None = None,
 ) -> Continuations:
     """Find for each unfinished run a stored one that has taken its first steps, with the same bits.
 
     That is a run with fewer steps in all, on the same data, device and precision, and with
     measurements if these are `measured`. All lanes that it was saved with have to continue too,
     because bits depend on them; those that failed continue as failed runs, if they would fail at
-    the same step. The longest such run is taken.
+    the same step. The longest such run is taken. The device is that of the dataset, or the one
+    given.
     """
     if not store:
         return Continuations({}, {})
+    device = device or dataset.device
     unfinished = [run for run in runs if store.folder(run).status not in ("finished", "failed")]
     runs_by_digest = {run.digest: run for run in unfinished}
     together = _saved_together(unfinished, store)
@@ -87,7 +90,9 @@ def find_continuations(
                     given = folder.settings["steps"], runs_by_digest[digest].steps
                     known = failed if fails_alike(failure, *given) else unknown
                     known[keys[digest], name] = digest, folder
-                why = _difference(runs_by_digest[digest], folder, dataset, precision, measured)
+                why = _difference(
+                    runs_by_digest[digest], folder, dataset, device, precision, measured
+                )
             except ValueError as error:  # one of its files is damaged
                 why = str(error)
             if why:
@@ -137,7 +142,12 @@ def _refusal(folder: RunFolder, why: str) -> str:
 
 
 def _difference(
-    run: Run, folder: RunFolder, dataset: Dataset, precision: str, measured: bool
+    run: Run,
+    folder: RunFolder,
+    dataset: Dataset,
+    device: torch.device,
+    precision: str,
+    measured: bool,
 ) -> str:
     """Return why a run cannot continue a shorter one, apart from lanes; "" if it can."""
     if (status := folder.status) == "not started":
@@ -151,7 +161,7 @@ def _difference(
         return "the data have changed"
     if run.labels and record.labels_fingerprint != dataset.labels_fingerprint:
         return "the labels have changed"
-    for name, value in arithmetic([run], dataset.device, precision).items():
+    for name, value in arithmetic([run], device, precision).items():
         if facts.get(name) != value:
             return f"its steps had {name}={facts.get(name)}, and these have {name}={value}"
     if measured and not folder.read_measures():
@@ -164,13 +174,15 @@ def group_runs(
     store: Store | None,
     origins: dict[str, RunFolder],
     failed: Collection[str] = (),
+    parts: Mapping[str, str] | None = None,
 ) -> list[list[Run]]:
     """Divide runs into groups that train together.
 
     The runs of a group have the same structure. Runs with checkpoints stay with those they were
     saved with, so that they continue with the same bits; beside new runs they would start again.
     Runs that continue others stay with those which these were saved with. The digests in `failed`
-    are those of runs that have failed; they keep their place beside others.
+    are those of runs that have failed; they keep their place beside others. `parts` names the part
+    of each run by its digest: new runs train together only with those of their part.
     """
     together = _saved_together(runs, store) if store else {}
     saved = [_saved_lanes(origin) for origin in origins.values() if not origin.failure]
@@ -179,7 +191,8 @@ def group_runs(
         together.setdefault(digest, beside[origin.digest])
     groups: dict[tuple[str, frozenset[str]], list[Run]] = {}
     for run in runs:
-        key = run.lane_key, together.get(run.digest, frozenset())
+        part = frozenset([parts[run.digest]]) if parts else frozenset[str]()
+        key = run.lane_key, together.get(run.digest, part)
         groups.setdefault(key, []).append(run)
     return [group for group in groups.values() if any(run.digest not in failed for run in group)]
 

@@ -11,11 +11,10 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any, Literal, TypeVar
 
-from filelock import FileLock, Timeout
-
-from unweave.core.files import delete_unfinished, make_folder, write_atomically
+from unweave.core.files import delete, delete_unfinished, make_folder, write_atomically
 from unweave.core.outputs import RUN, refuse_run_folder
 from unweave.training.final_terms import end_of
+from unweave.training.leases import own_leases
 from unweave.training.records import (
     Failure,
     LogRow,
@@ -46,11 +45,6 @@ WEIGHTS = "weights.safetensors"
 _state = re.compile(r"state-(\d{1,18})\.safetensors").fullmatch
 _PAGES = ("report.html", "explorer.html")
 _SCORES = re.compile(r"scores.*\.json")
-_LOCK_SECONDS = 1.0  # to wait for a lock: results are written in less
-
-
-class FolderInUse(ValueError):
-    """Another process writes in the folder of a run."""
 
 
 @dataclass(frozen=True)
@@ -101,7 +95,20 @@ class RunFiles:
     def failure(self) -> Row | None:
         """Where and why the run stopped, if it did."""
         path = self.path / FAILED
-        return {**read_record(path, Failure, self.digest)} if path.exists() else None
+        return {**read_record(path, Failure, self.digest)} if self.failed else None
+
+    def reached(self, steps: int) -> int:
+        """The step that is stored of a run of this many steps."""
+        return steps if self.weights.exists() else max(self.states, default=0)
+
+    @property
+    def failed(self) -> bool:
+        """Whether the run stopped because a term was not finite."""
+        return (self.path / FAILED).exists()
+
+    def forget_failure(self) -> None:
+        """Let the run go on from its last checkpoint."""
+        delete(self.path / FAILED)
 
     def write_failure(self, failure: Row) -> None:
         """Record where and why the run stopped."""
@@ -147,31 +154,18 @@ class RunFiles:
     @property
     def locked(self) -> bool:
         """Whether a process is writing in the folder now, which for long only training does."""
-        path = self.path / "lock"
-        if not path.exists():
-            return False
-        try:
-            with FileLock(path, timeout=0):
-                return False
-        except Timeout:
-            return True
-        except OSError:  # no process can train in a folder that is not writable
-            return False
+        return own_leases().is_held(self.path)
 
     @contextmanager
-    def lock(self) -> Iterator[None]:
-        """Keep other processes from writing in the folder; whoever writes there holds this lock."""
+    def lock(self, wait: bool = True) -> Iterator[None]:
+        """Keep other processes from writing in the folder; whoever writes there holds this lock.
+
+        Raise `FolderInUse` if another process does, after a second, or at once without `wait`.
+        """
         make_folder(self.path)
-        try:
-            with FileLock(self.path / "lock", timeout=_LOCK_SECONDS):
-                os.utime(self.path)  # who watches the folder looks at its time
-                delete_unfinished(self.path)
-                yield
-        except Timeout:
-            raise FolderInUse(
-                f"another process is writing in {self.path}, which is being trained or measured: "
-                "wait for it or stop it"
-            ) from None
+        with own_leases().hold(self.path, wait):
+            delete_unfinished(self.path)
+            yield
 
     def read_log(self, until: int | None = None, most: int | None = None) -> list[Row]:
         """The log's rows, up to and including a step; only `most`, evenly spaced, if given."""

@@ -100,8 +100,12 @@ class RunFolder(RunFiles):
 
     def write_table(self, split: str, content: Callable[[str], bytes]) -> None:
         """Store the codes and factors of a split; `content` is called with the run and the name."""
-        name = f"table{self._suffix(split)}.npz"
-        write_atomically(self.path / name, content(f"{self.digest}/{name}"))
+        path = self.table_path(split)
+        write_atomically(path, content(f"{self.digest}/{path.name}"))
+
+    def table_path(self, split: str) -> Path:
+        """The file for the codes and factors of a split."""
+        return self.path / f"table{self._suffix(split)}.npz"
 
     def write_scores(self, facts: ScoreFacts, scores: Mapping[str, Any]) -> None:
         """Store the scores of a split beside those of other splits.

@@ -1,0 +1,16 @@
+"""Names of hardware."""
+
+from __future__ import annotations
+
+import torch
+
+
+def machine(device: torch.device) -> str:
+    """Name the hardware of a device.
+
+    >>> machine(torch.device("cpu")).split()[1]
+    'CPU'
+    """
+    if device.type == "cuda":
+        return torch.cuda.get_device_name(device)
+    return f"{torch.get_num_threads()} CPU threads"

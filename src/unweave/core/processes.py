@@ -1,0 +1,83 @@
+"""Name a process so that others, also on other machines, can tell whether it has ended."""
+
+from __future__ import annotations
+
+import os
+import re
+import socket
+import sys
+import uuid
+import zlib
+from functools import cache
+from pathlib import Path
+from typing import NamedTuple
+
+
+class Process(NamedTuple):
+    """A process among all machines that share a folder.
+
+    `machine` tells boots and process namespaces apart, in which process numbers mean different
+    things. `started` tells processes apart that got the same number one after the other.
+    """
+
+    host: str
+    machine: str
+    pid: int
+    started: int
+
+    def __str__(self) -> str:
+        return "-".join(map(str, self))
+
+    @classmethod
+    def parse(cls, text: str) -> Process:
+        """Read what `str` returned; raise a ValueError for any other text."""
+        host, machine, pid, started = text.rsplit("-", 3)
+        return cls(host, machine, int(pid), int(started))
+
+
+def this_process() -> Process:
+    """Return the process that calls. UNWEAVE_HOST replaces the name of the machine."""
+    host = os.environ.get("UNWEAVE_HOST") or socket.gethostname()
+    pid = os.getpid()
+    return Process(re.sub(r"[^\w.]+", ".", host), _machine(), pid, _started(pid) or 0)
+
+
+def has_ended(process: Process) -> bool | None:
+    """Return whether a process has ended; None if that cannot be told from here."""
+    here = this_process()
+    if (process.host, process.machine) != (here.host, here.machine):
+        return None
+    if sys.platform == "linux":
+        return _started(process.pid) != process.started
+    return None if sys.platform == "win32" else _is_unused(process.pid)
+
+
+@cache
+def _machine() -> str:
+    """Name this boot and process namespace (Linux), or this machine."""
+    try:
+        boot = Path("/proc/sys/kernel/random/boot_id").read_text()
+        facts = boot + os.readlink("/proc/self/ns/pid")
+    except OSError:
+        facts = str(uuid.getnode())
+    return f"{zlib.crc32(facts.encode()):08x}"
+
+
+def _started(pid: int) -> int | None:
+    """Return when a process was started, in ticks since the boot; None if there is none."""
+    try:
+        fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    except OSError:
+        return None
+    return None if fields[0] in "ZX" else int(fields[19])  # it was killed, and nobody waited for it
+
+
+def _is_unused(pid: int) -> bool | None:
+    """Return True if no process has this number; None if one has, perhaps another one."""
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return True
+    except OSError:
+        return None
+    return None

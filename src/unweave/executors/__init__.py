@@ -1,0 +1,37 @@
+"""Where runs are trained: on this machine, on a Ray cluster, or on a Slurm cluster."""
+
+from __future__ import annotations
+
+from typing import Annotated, cast
+
+from pydantic import Field
+
+from unweave.core.hints import nearest
+from unweave.core.spec import members, override
+from unweave.executors.local import Local
+from unweave.executors.ray import Ray
+from unweave.executors.slurm import Slurm
+
+__all__ = ["AnyExecutor", "Local", "Ray", "Slurm", "executor_from"]
+
+AnyExecutor = Annotated[Local | Ray | Slurm, Field(discriminator="kind")]
+
+
+def executor_from(text: str, lanes: int | None = None) -> AnyExecutor:
+    """Read an executor: KIND, or KIND:field=value,...; raise a ValueError if it cannot work here.
+
+    >>> executor_from("local:processes=2", lanes=4)
+    Local(processes=2, lanes=4, tries=3, kind='local')
+    """
+    kind, _, rest = text.partition(":")
+    known = members(AnyExecutor)
+    if kind not in known:
+        raise ValueError(f"--on: {kind!r} is not known: {nearest(kind, known)}")
+    fields = [item for item in rest.split(",") if item]
+    fields += [f"lanes={lanes}"] if lanes else []
+    try:
+        executor = cast(AnyExecutor, override(known[kind], fields))
+    except ValueError as error:
+        raise ValueError(f"--on {text}: {error}") from None
+    executor.check()
+    return executor

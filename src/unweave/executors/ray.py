@@ -1,0 +1,124 @@
+"""Train on a Ray cluster."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Hashable, Iterator, Sequence
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+from pydantic import Field
+
+from unweave.core.spec import Count, spec, tag
+from unweave.executors.driver import Pool, RemoteExecutor, import_engine
+from unweave.executors.worker import Ended, work
+
+_SHARE = Annotated[float, Field(ge=0)]
+
+
+@spec
+class Ray(RemoteExecutor):
+    """Train on a Ray cluster, one task on each GPU: a running cluster, or one started here.
+
+    The machines need unweave and a store that all of them see. Ray starts tasks again whose worker
+    or machine died; they resume from their last checkpoint.
+    """
+
+    address: str | None = None
+    """Address of the cluster, "auto" for one that runs here; by default also one started here."""
+    gpus: _SHARE | None = None
+    """GPUs of a task; by default 1 if the cluster has any."""
+    cpus: _SHARE = 1.0
+    """CPU cores of a task."""
+    lanes: Count | None = None
+    """Runs in a task; by default as many as give every GPU work, at most 64."""
+    tries: Count = 3
+    """Submissions of a task without progress."""
+    kind: Literal["ray"] = tag("ray")
+
+    def check(self) -> None:
+        """Raise a ValueError if Ray is not installed."""
+        import_engine("ray", "ray")
+
+    @contextlib.contextmanager
+    def open(self, device: str, store: Path) -> Iterator[Pool]:
+        """Connect to the cluster, unless this process is connected."""
+        ray = import_engine("ray", "ray")
+        connected = ray.is_initialized()
+        if not connected:
+            self._connect(ray)
+        try:
+            yield RayTasks(ray, self, device)
+        finally:
+            if not connected:
+                ray.shutdown()
+
+    def _connect(self, ray: Any) -> None:
+        quiet = {"log_to_driver": False, "logging_level": "ERROR", "configure_logging": False}
+        try:
+            ray.init(address=self.address, include_dashboard=None, **quiet)
+        except (OSError, RuntimeError, ValueError) as error:
+            where = f" at {self.address}" if self.address else ""
+            raise ValueError(
+                f"cannot reach a Ray cluster{where}: {error}; start one with `ray start --head`, "
+                "or leave out the address to start one here"
+            ) from None
+
+
+class RayTasks:
+    """Tasks on a Ray cluster."""
+
+    memory: float | None = None
+    probes = True
+
+    def __init__(self, ray: Any, settings: Ray, device: str) -> None:
+        self._ray = ray
+        resources = ray.cluster_resources()
+        there = resources.get("GPU", 0.0) if device != "cpu" else 0.0
+        gpus = min(1.0, there) if settings.gpus is None else settings.gpus
+        if gpus > there:
+            raise ValueError(
+                f"the Ray cluster has {there:g} GPUs, and a task needs {gpus:g}: use --on "
+                "ray:gpus=0 to train on CPUs"
+            )
+        cpus = settings.cpus
+        by_kind = [(there, gpus), (resources.get("CPU", 0.0), cpus)]
+        self.slots = max(1, int(min((have / need for have, need in by_kind if need), default=1)))
+        self.window = 2 * self.slots
+        self.device, self.threads = "cuda" if gpus else "cpu", max(1, int(cpus))
+        self._work = ray.remote(work).options(
+            num_gpus=gpus, num_cpus=cpus, max_retries=settings.tries
+        )
+        self._running: list[Any] = []
+
+    def submit(self, texts: Sequence[str]) -> list[Hashable]:
+        """Submit a Ray task for each text."""
+        refs = [self._work.remote(text) for text in texts]
+        self._running += refs
+        return refs
+
+    def wait(self, seconds: float) -> dict[Hashable, Ended]:
+        """Wait until tasks end."""
+        if not self._running:
+            return {}
+        every = {"num_returns": len(self._running), "fetch_local": False}
+        self._ray.wait(self._running, timeout=seconds)  # for the first one
+        done, self._running = self._ray.wait(self._running, timeout=0, **every)
+        return {ref: self._ended(ref) for ref in done}
+
+    def _ended(self, ref: Any) -> Ended:
+        errors = self._ray.exceptions
+        try:
+            return Ended.read(self._ray.get(ref))
+        except errors.TaskCancelledError:
+            return Ended("stopped")
+        except errors.RayTaskError as error:  # the worker has no unweave, say
+            last = (str(error).strip().splitlines() or [""])[-1]
+            return Ended("failed", f"a worker cannot start: {last}")
+        except errors.RayError as error:
+            return Ended("died", str(error).strip().partition("\n")[0])
+
+    def stop(self) -> None:
+        """Cancel the tasks, which save what they train."""
+        for ref in self._running:
+            self._ray.cancel(ref, force=False, recursive=False)

@@ -1,0 +1,156 @@
+"""Train on a Slurm cluster, through submitit."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import shutil
+import signal
+import time
+from collections.abc import Callable, Hashable, Iterator, Sequence
+from pathlib import Path
+from types import FrameType
+from typing import Any, Literal
+
+from pydantic import NonNegativeInt
+
+from unweave.core.spec import Count, spec, tag
+from unweave.executors.driver import Pool, RemoteExecutor, import_engine
+from unweave.executors.worker import Ended, work
+from unweave.training.heartbeats import FOLDER
+
+_MANY = 10**9  # tasks that may wait: the queue is Slurm's
+
+
+@spec
+class Slurm(RemoteExecutor):
+    """Train on a Slurm cluster, one array job of tasks with a GPU each.
+
+    A job that is preempted or reaches its time limit saves what it trains and is queued again. The
+    machines need unweave and a store that all of them see.
+    """
+
+    partition: str | None = None
+    """Partition of the cluster; by default Slurm's."""
+    minutes: Count = 240
+    """Time limit of a job; what is not done then is queued again."""
+    gpus: NonNegativeInt = 1
+    """GPUs of a task."""
+    cpus: Count = 4
+    """CPU cores of a task."""
+    gigabytes: Count = 16
+    """Main memory of a task."""
+    jobs: Count = 16
+    """Jobs that run at once."""
+    requeues: NonNegativeInt = 100
+    """Times that a job may reach its time limit."""
+    account: str | None = None
+    """Account that is charged; by default the user's."""
+    folder: str | None = None
+    """Folder of submitit's files; by default .workers/slurm in the store."""
+    cluster: Literal["slurm", "local"] = "slurm"
+    """"local" runs the jobs on this machine, to try settings."""
+    lanes: Count | None = None
+    """Runs in a task; by default as many as give every job work, at most 64."""
+    tries: Count = 3
+    """Submissions of a task without progress."""
+    kind: Literal["slurm"] = tag("slurm")
+
+    def check(self) -> None:
+        """Raise a ValueError if submitit or Slurm is not installed."""
+        import_engine("submitit", "slurm")
+        if self.cluster == "slurm" and shutil.which("sbatch") is None:
+            raise ValueError(
+                "there is no Slurm here, the command sbatch is not found: run this on a login node "
+                "of the cluster, or try it with --on slurm:cluster=local"
+            )
+
+    @contextlib.contextmanager
+    def open(self, device: str, store: Path) -> Iterator[Pool]:
+        """Prepare to submit jobs; they end by themselves."""
+        yield ArrayJobs(self._executor(store), self, device)
+
+    def _executor(self, store: Path) -> Any:
+        submitit = import_engine("submitit", "slurm")
+        folder = Path(self.folder or store / FOLDER / "slurm")
+        executor = submitit.AutoExecutor(
+            folder, cluster=self.cluster, **{f"{self.cluster}_max_num_timeout": self.requeues}
+        )
+        executor.update_parameters(
+            name="unweave",
+            timeout_min=self.minutes,
+            gpus_per_node=self.gpus,
+            cpus_per_task=self.cpus,
+            mem_gb=self.gigabytes,
+            slurm_array_parallelism=self.jobs,
+            **{"slurm_partition": self.partition} if self.partition else {},
+            **{"slurm_account": self.account} if self.account else {},
+        )
+        return executor
+
+
+class ArrayJobs:
+    """Tasks as jobs of Slurm arrays."""
+
+    memory: float | None = None
+    probes = False  # it would wait in the queue; each task checks the store itself
+
+    def __init__(self, executor: Any, settings: Slurm, device: str) -> None:
+        self._executor = executor
+        self.slots, self.window = settings.jobs, _MANY
+        self.device = "cuda" if settings.gpus and device != "cpu" else "cpu"
+        self.threads = settings.cpus
+        self._jobs: dict[Hashable, Any] = {}
+
+    def submit(self, texts: Sequence[str]) -> list[Hashable]:
+        """Submit an array of jobs, one for each text."""
+        jobs = self._executor.map_array(Requeued(), texts)
+        self._jobs |= {job.job_id: job for job in jobs}
+        return [job.job_id for job in jobs]
+
+    def wait(self, seconds: float) -> dict[Hashable, Ended]:
+        """Look for jobs that have ended, after some seconds."""
+        deadline = time.monotonic() + seconds
+        while not (done := [key for key, job in self._jobs.items() if job.done()]):
+            if time.monotonic() >= deadline:
+                break
+            time.sleep(min(0.1, seconds))
+        return {key: _ended(self._jobs.pop(key)) for key in done}
+
+    def stop(self) -> None:
+        """Cancel the jobs, which save what they train."""
+        for job in self._jobs.values():
+            job.cancel(check=False)
+
+
+def _ended(job: Any) -> Ended:
+    try:
+        return Ended.read(job.result())
+    except Exception as error:  # submitit raises errors of many kinds for a job without a result
+        last = (str(error).strip().splitlines() or [type(error).__name__])[-1]
+        return Ended("died", f"job {job.job_id}: {last}")
+
+
+class Requeued:
+    """Does a task in a job; when the job is preempted or its time is up, saves and queues again."""
+
+    def __call__(self, text: str) -> str:
+        """Do a task."""
+        due: list[tuple[int, FrameType | None]] = []
+
+        def save(number: int, frame: FrameType | None) -> None:
+            due.append((number, frame))
+            os.kill(os.getpid(), signal.SIGTERM)
+
+        requeue: Callable[..., object] = signal.signal(signal.SIGUSR2, save)  # type: ignore[assignment]
+        try:
+            reply = work(text)
+        finally:
+            signal.signal(signal.SIGUSR2, requeue)
+        if due:
+            requeue(*due[0])
+        return reply
+
+    def checkpoint(self, text: str) -> Any:
+        """Return what submitit queues again: the same task, which resumes from its checkpoint."""
+        return import_engine("submitit", "slurm").helpers.DelayedSubmission(self, text)

@@ -1,0 +1,92 @@
+"""Records of the processes that write in a store: who they are, what they do, that they live."""
+
+from __future__ import annotations
+
+import json
+import threading
+import time
+from collections.abc import Callable
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+from unweave.core import files
+from unweave.core.processes import Process
+
+FOLDER = ".workers"  # of a store
+BEAT = 10.0  # seconds between two heartbeats
+
+
+class Worker:
+    """The record of this process in a store, which a thread rewrites while it is open.
+
+    `facts` is what the process does, for `unweave status`. Others see that the record changes: its
+    heartbeats are counted, and clocks are not compared.
+    """
+
+    def __init__(self, root: Path, process: Process) -> None:
+        self.path, self.process = record_path(root, str(process)), process
+        self.facts: dict[str, Any] = {}
+        self._beats = 0
+        self._ended = threading.Event()
+        self._writing = threading.Lock()
+
+    def begin(self) -> None:
+        """Write the record, and keep writing it."""
+        files.make_folder(self.path.parent)
+        self.beat()
+        threading.Thread(target=self._keep_beating, name="heartbeats", daemon=True).start()
+
+    def beat(self) -> None:
+        """Write the record with the next number. A crash may lose it: it is not synced."""
+        with self._writing:
+            if self._ended.is_set():
+                return
+            self._beats += 1
+            record = {
+                "host": self.process.host,
+                "pid": self.process.pid,
+                "beats": self._beats,
+                "time": time.time(),
+                **self.facts,
+            }
+            with files.OutputFile(self.path, "wb") as file:
+                file.write(json.dumps(record).encode())
+
+    def _keep_beating(self) -> None:
+        while not self._ended.wait(BEAT):
+            with suppress(OSError):  # others wait for several heartbeats
+                files.disk.mkdir(self.path.parent)
+                self.beat()
+
+    def end(self) -> None:
+        """Delete the record."""
+        self._ended.set()
+        with self._writing:
+            files.delete(self.path)
+
+
+def record_path(root: Path, worker: str) -> Path:
+    """Return the file of the record of a worker."""
+    return root / FOLDER / f"{worker}.json"
+
+
+def log_path(root: Path, worker: str) -> Path:
+    """Return the file of the log of a worker that an executor has started."""
+    return root / FOLDER / f"{worker}.txt"
+
+
+def read_record(root: Path, worker: str) -> dict[str, Any]:
+    """Return the record of a worker; {} if there is none, or if it is being written."""
+    with suppress(ValueError):
+        found = json.loads(files.disk.read(record_path(root, worker)) or b"")
+        return found if isinstance(found, dict) else {}
+    return {}
+
+
+def delete_records(root: Path, is_dead: Callable[[str], bool]) -> None:
+    """Delete the records of dead workers."""
+    for name in files.disk.names(root / FOLDER):
+        worker = name.removesuffix(".json")
+        if worker != name and is_dead(worker):
+            files.delete(root / FOLDER / name)

@@ -1,0 +1,287 @@
+"""Leases: the right to write in a run folder, for one process of all machines that share a store.
+
+A lease is a file `lease-<number>.json` in the folder, which names its worker, a process. It is
+created only if it does not exist, and deleted when the worker is done. The lease of a worker that
+has ended is *stale*. Whether a process of this machine has ended, the system knows; a worker of
+another machine has ended if its record (`heartbeats.py`) has not changed for a minute on the clock
+of whoever looks.
+
+To take a lease, a process reads all leases of the folder, and all have to be stale. It creates the
+one with the next number and reads the others again. If they are the same, it deletes them, and the
+folder is its own; otherwise it deletes its own lease and begins again. So no two processes hold a
+folder: the one that created its file later has seen the other's, and deleted it or withdrawn. A
+process whose file is gone holds nothing, and `core/files` checks that before it replaces or deletes
+a file in the folder.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import re
+import threading
+import time
+import uuid
+import warnings
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from functools import cache
+from pathlib import Path
+from typing import Literal, NamedTuple
+
+from unweave.core import files
+from unweave.core.processes import Process, has_ended, this_process
+from unweave.training.heartbeats import Worker, delete_records, read_record, record_path
+
+EXPIRY = 60.0  # seconds without a heartbeat after which a worker of another machine is dead
+_HALF_WRITTEN = 1.0  # seconds after which nobody will complete a lease
+_WAIT = 1.0  # seconds to wait for a folder: results are written in less
+_PAUSE = 0.05
+
+_lease_number = re.compile(r"lease-(\d{1,18})\.json").fullmatch
+Verdict = Literal["held", "unknown", "stale"]
+
+
+class FolderInUse(ValueError):
+    """Another process writes in the folder of a run."""
+
+
+class LeaseLost(FolderInUse):
+    """Another process has taken over the folder of a run from this one."""
+
+
+class Lease(NamedTuple):
+    """The file of a lease."""
+
+    path: Path
+    content: bytes
+
+    @property
+    def number(self) -> int:
+        """The number in the name."""
+        found = _lease_number(self.path.name)
+        return int(found[1]) if found else 0
+
+    @property
+    def worker(self) -> Process | None:
+        """The process that created it; None if that is not written yet."""
+        with suppress(ValueError, LookupError, TypeError, AttributeError):
+            return Process.parse(json.loads(self.content)["worker"])
+        return None
+
+    def check(self) -> None:
+        """Raise a LeaseLost unless the lease is there as it was written."""
+        if files.disk.read(self.path) != self.content:
+            raise LeaseLost(
+                f"another process has taken over {self.path.parent}, because this one seemed dead "
+                f"for {EXPIRY:.0f} seconds: nothing more is written; run the command again"
+            )
+
+
+class _Sighting(NamedTuple):
+    """What a file contained, since when, and whether it has changed before."""
+
+    content: bytes | None
+    since: float
+    changed: bool
+
+
+class Leases:
+    """The leases that a process holds, and what it has seen of others.
+
+    Args:
+        process: the process; another one in tests.
+        has_ended: tells whether a process has ended; None if that is not known here.
+        clock: seconds that only this process reads.
+        sleep: waits for some seconds.
+    """
+
+    def __init__(
+        self,
+        process: Process,
+        has_ended: Callable[[Process], bool | None] = has_ended,
+        clock: Callable[[], float] = time.monotonic,
+        sleep: Callable[[float], None] = time.sleep,
+    ) -> None:
+        self.process, self._has_ended, self._clock, self._sleep = process, has_ended, clock, sleep
+        self._held: set[bytes] = set()
+        self._workers: dict[str, tuple[Worker, int]] = {}  # by store, and how often it is used
+        self._seen: dict[str, _Sighting] = {}
+        self._counting = threading.Lock()
+
+    @contextmanager
+    def hold(self, folder: Path, wait: bool = True) -> Iterator[Lease]:
+        """Hold the lease of a run folder; raise FolderInUse if another process holds it.
+
+        With `wait`, wait a second for it, and long enough to see whether a worker of another
+        machine is alive.
+        """
+        with self.working(folder.parent):
+            lease = self._take(folder, wait)
+            with _closing(lambda: self._release(lease)), files.fence(folder, lease.check):
+                yield lease
+
+    def is_held(self, folder: Path) -> bool:
+        """Return whether a process seems to write in the folder, at once and for display only.
+
+        Of workers of other machines, the time in their record is compared with this machine's.
+        """
+        return any(self._seems_held(lease) for lease in _read_leases(folder))
+
+    @contextmanager
+    def working(self, root: Path) -> Iterator[Worker]:
+        """Have a worker record in a store; several at once in this process share it."""
+        key = os.path.abspath(root)
+        with self._counting:
+            worker, users = self._workers.get(key) or (Worker(root, self.process), 0)
+            if not users:
+                delete_records(root, lambda name: self._is_dead(root, name))
+                worker.begin()
+            self._workers[key] = worker, users + 1
+        with _closing(lambda: self._leave(root)):
+            yield worker
+
+    def _leave(self, root: Path) -> None:
+        with self._counting:
+            worker, users = self._workers.pop(os.path.abspath(root))
+            if users > 1:
+                self._workers[os.path.abspath(root)] = worker, users - 1
+            else:
+                worker.end()
+                delete_records(root, lambda name: self._is_dead(root, name))
+
+    def _take(self, folder: Path, wait: bool) -> Lease:
+        """Wait for the lease of a folder, and create it."""
+        began, warned = self._clock(), False
+        while True:
+            leases = _read_leases(folder)
+            verdicts = [self._judge(lease) for lease in leases]
+            if set(verdicts) <= {"stale"} and (taken := self._create(folder, leases)):
+                return taken
+            waited = self._clock() - began
+            held = [lease for lease, each in zip(leases, verdicts, strict=True) if each != "stale"]
+            if held and (not wait or ("held" in verdicts and waited >= _WAIT)):
+                raise FolderInUse(_in_use(folder, held[0].worker))
+            if held and not warned and waited >= _WAIT:
+                warned = True
+                warnings.warn(_waiting(folder, held[0].worker), stacklevel=2)
+            self._sleep(_PAUSE * random.random())
+
+    def _create(self, folder: Path, stale: list[Lease]) -> Lease | None:
+        """Create the next lease and delete the stale ones; return None if others interfere."""
+        number = max((lease.number for lease in stale), default=0) + 1
+        content = json.dumps({"worker": str(self.process), "lease": uuid.uuid4().hex}).encode()
+        lease = Lease(folder / f"lease-{number}.json", content)
+        self._held.add(content)
+        with _closing(lambda: None if taken else self._release(lease)):
+            taken = False
+            taken = files.create(lease.path, content) and _supersede(stale, lease)
+        return lease if taken else None
+
+    def _release(self, lease: Lease) -> None:
+        """Delete a lease, unless another process has taken the folder over."""
+        self._held.discard(lease.content)
+        if files.disk.read(lease.path) == lease.content:
+            files.delete(lease.path)
+
+    def _judge(self, lease: Lease) -> Verdict:
+        """Return whether a lease is held; unknown is one that has not been watched long enough."""
+        if lease.worker is None:
+            return self._watch(str(lease.path), lease.content, _HALF_WRITTEN)
+        if lease.worker == self.process:
+            return "held" if lease.content in self._held else "stale"
+        return self._judge_worker(lease.path.parent.parent, lease.worker)
+
+    def _judge_worker(self, root: Path, worker: Process) -> Verdict:
+        ended = self._has_ended(worker)
+        if ended is not None:
+            return "stale" if ended else "held"
+        path = record_path(root, str(worker))
+        return self._watch(str(path), files.disk.read(path), EXPIRY)
+
+    def _watch(self, key: str, content: bytes | None, limit: float) -> Verdict:
+        """Judge by whether a content has changed in a time on this process's clock.
+
+        A file that is gone is no change: others may have deleted what a dead worker left.
+        """
+        now, seen = self._clock(), self._seen.get(key)
+        if seen is None or content not in (None, seen.content):
+            self._seen[key] = _Sighting(content, now, changed=seen is not None)
+            return "unknown" if seen is None else "held"
+        if now - seen.since >= limit:
+            return "stale"
+        return "held" if seen.changed else "unknown"
+
+    def _is_dead(self, root: Path, name: str) -> bool:
+        """Return whether the worker of a record has certainly ended."""
+        try:
+            worker = Process.parse(name)
+        except ValueError:
+            return False
+        return worker != self.process and self._judge_worker(root, worker) == "stale"
+
+    def _seems_held(self, lease: Lease) -> bool:
+        worker = lease.worker
+        if worker is None or worker == self.process:
+            return lease.content in self._held
+        ended = self._has_ended(worker)
+        if ended is not None:
+            return not ended
+        seen = read_record(lease.path.parent.parent, str(worker)).get("time")
+        return isinstance(seen, float) and time.time() - seen < EXPIRY
+
+
+@contextmanager
+def _closing(close: Callable[[], None]) -> Iterator[None]:
+    """Call `close` after the block. If both fail, the error of the block is raised."""
+    try:
+        yield
+    except BaseException:
+        with suppress(OSError):
+            close()
+        raise
+    close()
+
+
+def _read_leases(folder: Path) -> list[Lease]:
+    """Return all leases of a folder, by name."""
+    paths = [folder / name for name in sorted(files.disk.names(folder)) if _lease_number(name)]
+    found = [(path, files.disk.read(path)) for path in paths]
+    return [Lease(path, content) for path, content in found if content is not None]
+
+
+def _supersede(stale: list[Lease], lease: Lease) -> bool:
+    """Delete the stale leases beside a new one; return False if there are others by now."""
+    if [each for each in _read_leases(lease.path.parent) if each != lease] != stale:
+        return False
+    with suppress(LeaseLost):
+        for each in stale:
+            lease.check()
+            files.delete(each.path)
+        lease.check()
+        return True
+    return False
+
+
+def _in_use(folder: Path, worker: Process | None) -> str:
+    who = f" (process {worker.pid} on {worker.host})" if worker else ""
+    return (
+        f"another process is writing in {folder}, which is being trained or measured{who}: wait "
+        "for it or stop it"
+    )
+
+
+def _waiting(folder: Path, worker: Process | None) -> str:
+    where = f" on {worker.host}" if worker else ""
+    return f"waiting to see whether the process{where} that writes in {folder} is alive"
+
+
+@cache
+def own_leases() -> Leases:
+    """Return the leases of this process."""
+    return Leases(this_process())
+
+
+if hasattr(os, "register_at_fork"):  # a forked process is another one
+    os.register_at_fork(after_in_child=own_leases.cache_clear)

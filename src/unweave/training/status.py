@@ -1,0 +1,195 @@
+"""How far the runs of a store are: what is trained, how fast, by which workers, and what failed."""
+
+from __future__ import annotations
+
+import time
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from unweave.core.processes import Process, has_ended
+from unweave.training.heartbeats import FOLDER, log_path, read_record
+from unweave.training.leases import EXPIRY
+from unweave.training.run_files import RunFiles, run_paths
+
+STATES = ("finished", "failed", "running", "stopped", "not started", "damaged")
+
+
+@dataclass(frozen=True)
+class WorkerStatus:
+    """A process that writes in the store, according to its record."""
+
+    name: str
+    host: str
+    pid: int
+    device: str
+    runs: tuple[str, ...]
+    step: int
+    steps: int
+    steps_per_second: float
+    heartbeat: float  # seconds since the last one
+
+    @property
+    def speed(self) -> float:
+        """Steps a second of all of its runs together."""
+        return self.steps_per_second * len(self.runs)
+
+
+@dataclass(frozen=True)
+class RunStatus:
+    """A run of the store, and how far it is."""
+
+    run: str
+    status: str
+    step: int
+    steps: int
+    reason: str = ""  # why it failed, or cannot be read
+
+
+@dataclass(frozen=True)
+class StoreStatus:
+    """The runs and workers of a store at one moment."""
+
+    runs: tuple[RunStatus, ...]
+    workers: tuple[WorkerStatus, ...]
+
+    @property
+    def counts(self) -> dict[str, int]:
+        """How many runs are in each state."""
+        found = Counter(run.status for run in self.runs)
+        return {state: found[state] for state in STATES if found[state]}
+
+    @property
+    def steps_left(self) -> int:
+        """Steps that unfinished runs still have to take, without those that failed."""
+        ended = ("finished", "failed", "damaged")
+        return sum(run.steps - run.step for run in self.runs if run.status not in ended)
+
+    @property
+    def speed(self) -> float:
+        """Steps a second of all networks that are being trained."""
+        return sum(worker.speed for worker in self.workers)
+
+    @property
+    def networks_per_hour(self) -> float:
+        """Networks that are trained in an hour at the present speed."""
+        return sum(3600 * each.speed / each.steps for each in self.workers if each.steps)
+
+    @property
+    def seconds_left(self) -> float | None:
+        """Seconds until all runs are done at the present speed; None if nothing is trained."""
+        return self.steps_left / self.speed if self.speed else None
+
+    def to_json(self) -> dict[str, Any]:
+        """Return everything as plain JSON."""
+        return {
+            "counts": self.counts,
+            "steps_per_second": self.speed,
+            "networks_per_hour": self.networks_per_hour,
+            "steps_left": self.steps_left,
+            "seconds_left": self.seconds_left,
+            "workers": [asdict(worker) for worker in self.workers],
+            "runs": [asdict(run) for run in self.runs],
+        }
+
+
+def read_status(root: Path) -> StoreStatus:
+    """Read how far the runs of a store are; a damaged folder is described and not an error."""
+    workers, steps = _workers(root), recorded_steps([root])
+    return StoreStatus(tuple(_run(RunFiles(path), steps) for path in run_paths(root)), workers)
+
+
+def recorded_steps(roots: Iterable[Path]) -> dict[str, int]:
+    """Return the steps of the runs that workers of stores train now, according to their records."""
+    workers = [worker for root in roots for worker in _workers(root)]
+    return {run: worker.step for worker in workers for run in worker.runs}
+
+
+def _workers(root: Path) -> tuple[WorkerStatus, ...]:
+    return tuple(filter(None, (_worker(root, name) for name in _names(root, ".json"))))
+
+
+def _run(folder: RunFiles, steps: Mapping[str, int]) -> RunStatus:
+    name = folder.path.name
+    try:
+        total, status, failure = folder.settings["steps"], folder.status, folder.failure
+        step = max(folder.reached(total), steps.get(name, 0))
+    except (ValueError, OSError, RecursionError) as error:
+        return RunStatus(name, "damaged", 0, 0, str(error) or "nested too deeply")
+    if failure is None:
+        return RunStatus(name, status, step, total)
+    reason = f"{failure['term'].replace('_', ' ')} was not finite at step {failure['step']:,}"
+    return RunStatus(name, status, step, total, reason)
+
+
+def _names(root: Path, suffix: str) -> list[str]:
+    """Return the names of workers that have a file with a suffix, the latest change first."""
+    folder = root / FOLDER
+    found = [path for path in folder.glob(f"*{suffix}")] if folder.is_dir() else []
+    return [path.stem for path in sorted(found, key=_changed, reverse=True)]
+
+
+def _changed(path: Path) -> float:
+    try:
+        return path.stat().st_mtime
+    except FileNotFoundError:  # deleted meanwhile
+        return 0.0
+
+
+def _worker(root: Path, name: str) -> WorkerStatus | None:
+    """Read the record of a worker; None if it is gone, or if its record is not one."""
+    record = read_record(root, name)
+    try:
+        heartbeat = time.time() - float(record["time"])
+        ended = has_ended(Process.parse(name))
+        if ended or (ended is None and heartbeat > EXPIRY):
+            return None
+        return WorkerStatus(
+            name,
+            str(record["host"]),
+            int(record["pid"]),
+            str(record.get("device", "")),
+            tuple(map(str, record.get("runs", ()))),
+            int(record.get("step", 0)),
+            int(record.get("steps", 0)),
+            float(record.get("steps_per_second", 0.0)),
+            heartbeat,
+        )
+    except (ValueError, LookupError, TypeError):
+        return None
+
+
+def worker_log(root: Path, run: str) -> Path | None:
+    """Find the log of the worker that trains a run, or trained it last; None if there is none."""
+    for name in _names(root, ".txt"):
+        path = log_path(root, name)
+        if run in path.read_text(encoding="utf-8", errors="replace"):
+            return path
+    return None
+
+
+def status_lines(status: StoreStatus) -> Sequence[str]:
+    """Describe the runs of a store and how fast they are trained, in two lines at most."""
+    counts = ", ".join(f"{count:,} {state}" for state, count in status.counts.items())
+    lines = [f"{len(status.runs):,} runs: {counts}"]
+    if (left := status.seconds_left) is not None:
+        lines.append(
+            f"{status.speed:,.1f} steps/s of all networks together, "
+            f"{status.networks_per_hour:,.1f} networks/h, {duration(left)} left"
+        )
+    elif status.steps_left:
+        lines.append(f"nothing is being trained; {status.steps_left:,} steps are left")
+    return lines
+
+
+def duration(seconds: float) -> str:
+    """Return a time in words.
+
+    >>> duration(50), duration(4000), duration(400_000)
+    ('50 seconds', '67 minutes', '111 hours')
+    """
+    if seconds < 120:
+        return f"{seconds:.0f} seconds"
+    return f"{seconds / 60:.0f} minutes" if seconds < 7200 else f"{seconds / 3600:.0f} hours"

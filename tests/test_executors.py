@@ -1,0 +1,362 @@
+"""Executors: the same files wherever runs are trained, and nothing lost with a worker."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import threading
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import torch
+
+import unweave as uw
+from datasets import CPU, SMALL, small_run
+from executor_laws import check_laws, check_outcomes, files, sweep, times, train_on, train_plainly
+from fake_engine import Fake
+from unweave.evaluation.tasks import Job, Task
+from unweave.executors import executor_from, local
+from unweave.executors.division import divide
+from unweave.executors.driver import TasksFailed
+from unweave.executors.worker import Ended, request, work
+from unweave.training import Silent, TrainingInterrupted, train
+from unweave.training.own_data import Datasets
+from unweave.training.store import Store
+
+
+@pytest.fixture(scope="module")
+def plain(tmp_path_factory):
+    return train_plainly(tmp_path_factory.mktemp("plain"))
+
+
+def kill_once(monkeypatch):
+    """Kill the first worker process when it has a task; return the list of those killed."""
+    killed, send = [], local._Worker.send
+
+    def send_and_kill(self, text):
+        send(self, text)
+        if '"probe": false' in text and not killed:
+            killed.append(self.process.pid)
+            threading.Timer(0.5, os.kill, (self.process.pid, signal.SIGKILL)).start()
+
+    monkeypatch.setattr(local._Worker, "send", send_and_kill)
+    return killed
+
+
+@pytest.mark.parametrize("on", [uw.Local(lanes=2), Fake()], ids=["local", "fake"])
+def test_every_executor_leaves_the_files_of_the_plain_command(on, tmp_path, plain):
+    check_laws(on, tmp_path, plain)
+
+
+def test_processes_leave_the_files_of_the_plain_command_though_one_is_killed(
+    tmp_path, plain, monkeypatch
+):
+    killed = kill_once(monkeypatch)
+    check_laws(uw.Local(processes=2, lanes=2), tmp_path, plain)
+    assert killed
+    logs = [path.read_text() for path in (tmp_path / ".workers").glob("*.txt")]
+    assert all(any(run.digest in log for log in logs) for run in sweep()[:4])
+    assert not list((tmp_path / ".workers").glob("*.json"))
+
+
+def test_a_lost_worker_is_replaced(tmp_path, plain, monkeypatch):
+    monkeypatch.setattr("unweave.executors.driver._LOOK_AGAIN", 0.0)
+    on = Fake([Ended("died"), Ended("stopped"), Ended("busy"), None, Ended("died")])
+    check_outcomes(train_on(on, tmp_path), plain[1])
+    assert files(tmp_path) == plain[0]
+
+
+def test_a_worker_that_always_dies_is_given_up_and_the_others_end(tmp_path):
+    def dies(text):
+        return Ended("died", "out of memory") if bad in text else Ended.read(work(text))
+
+    bad = json.dumps(Task(runs=(sweep()[0],)).to_json()["task"]["runs"][0])
+    on = Fake([dies] * 10)
+    with pytest.raises(TasksFailed, match=r"1 of 4 tasks failed.*killed 3 times.*out of memory"):
+        train_on(on, tmp_path)
+    assert sum(bad in text for text in on.pools[0].submitted) == 3
+    statuses = [Store(tmp_path).folder(run).status for run in sweep()]
+    assert statuses == ["not started"] * 2 + ["finished"] * 4
+
+
+def test_a_worker_that_makes_progress_is_not_given_up(tmp_path, plain):
+    """Four deaths in a row, each after one more step, and then the end."""
+
+    def dies_later(text):
+        content = json.loads(text)
+        task = Task.from_json(content)
+        store, steps = Store(tmp_path), iter(range(1000))
+
+        class Stops(Silent):
+            def advance(self, step, rows):
+                if next(steps) == 1:
+                    raise KeyboardInterrupt
+
+        with pytest.raises(TrainingInterrupted):
+            train(task.runs, SMALL.load(CPU), store, Stops(), 1000)
+        return Ended("died")
+
+    runs = [small_run(steps=20, seed=seed) for seed in range(2)]
+    outcomes = train_on(Fake([dies_later] * 4), tmp_path, runs)
+    check_outcomes(outcomes, train(runs, SMALL.load(CPU)))
+
+
+def test_results_that_do_not_appear_are_an_error(tmp_path):
+    on = Fake([Ended("done")] * 3)
+    with pytest.raises(TasksFailed, match=r"do not appear in .*use a shared folder"):
+        train_on(on, tmp_path, [small_run(steps=5)])
+
+
+def test_an_error_of_a_worker_is_reported_and_not_tried_again(tmp_path):
+    on = Fake([Ended("failed", "the data are gone")])
+    with pytest.raises(TasksFailed, match=r"1 of 4 tasks failed.*stored: the data are"):
+        train_on(on, tmp_path)
+    assert len(on.pools[0].submitted) == 4
+
+
+def test_ctrl_c_stops_the_workers_and_the_same_command_ends(tmp_path, plain):
+    def interrupts(text):
+        os.kill(os.getpid(), signal.SIGINT)
+        return Ended("stopped")
+
+    on = Fake([None, interrupts])
+    with pytest.raises(TrainingInterrupted) as stopped:
+        train_on(on, tmp_path)
+    assert on.pools[0].stopped
+    assert sum(each.weights is not None for each in stopped.value.outcomes) in (1, 2)
+    check_outcomes(train_on(Fake(), tmp_path), plain[1])
+    assert files(tmp_path) == plain[0]
+
+
+def test_runs_of_another_process_are_waited_for(tmp_path, monkeypatch):
+    """The folder is taken while the task waits, and is free after a few looks."""
+    monkeypatch.setattr("unweave.executors.driver._LOOK_AGAIN", 0.0)
+    run = small_run(steps=5)
+    folder = Store(tmp_path).folder(run)
+    folder.create(run)
+    code = (
+        "import sys, time; from pathlib import Path\n"
+        "from unweave.training.run_files import RunFiles\n"
+        "with RunFiles(Path(sys.argv[1])).lock():\n"
+        "    print('held', flush=True); time.sleep(1)"
+    )
+    with subprocess.Popen(
+        [sys.executable, "-c", code, folder.path], stdout=subprocess.PIPE, text=True
+    ) as other:
+        assert other.stdout.readline() == "held\n"
+        on = Fake()
+        (outcome,) = train_on(on, tmp_path, [run])
+        assert other.poll() == 0
+    assert outcome.weights is not None
+    assert len(on.pools[0].submitted) == 1
+
+
+# ---- failed runs
+
+
+@pytest.mark.parametrize("on", [uw.Local(), Fake()], ids=["local", "fake"])
+def test_failed_runs_start_again_only_if_asked_to(on, tmp_path):
+    """A failure that has passed: the run goes on from its checkpoint, with the same bits."""
+    run, store = small_run(steps=20), Store(tmp_path)
+    folder = store.folder(run)
+    (expected,) = train([run], SMALL.load(CPU))
+
+    class Stops(Silent):
+        def advance(self, step, rows):
+            if step == 10:
+                raise KeyboardInterrupt
+
+    with pytest.raises(TrainingInterrupted):
+        train([run], SMALL.load(CPU), store, Stops())
+    folder.write_failure({"step": 12, "term": "rate"})
+    (outcome,) = train_on(on, tmp_path, [run])
+    assert outcome.failure == {"step": 12, "term": "rate"}
+    (outcome,) = train_on(on, tmp_path, [run], retry_failed=True)
+    check_outcomes([outcome], [expected])
+    assert folder.status == "finished"
+
+
+@pytest.mark.parametrize("on", [uw.Local(), Fake()], ids=["local", "fake"])
+def test_a_run_that_fails_again_is_reported_again(on, tmp_path, plain):
+    train_on(on, tmp_path)
+    before = times(tmp_path)
+    outcomes = train_on(on, tmp_path, retry_failed=True)
+    assert [bool(each.failure) for each in outcomes] == [False, True, False, False, False, False]
+    changed = [path for path, time in times(tmp_path).items() if before.get(path) != time]
+    changed = {path.split("/")[-2] for path in changed}
+    assert changed == {sweep()[1].digest}
+
+
+# ---- division
+
+
+def job_of(runs, root):
+    return Job.prepare(Task(runs=tuple(runs), store=str(root), device="cpu"), Datasets(CPU))
+
+
+def test_division_depends_on_the_runs_of_the_command_and_not_on_what_has_ended(tmp_path):
+    job = job_of(sweep(), tmp_path)
+    every = [[run.digest for run in task.runs] for task in divide(job, 2, CPU)]
+    digests = [run.digest for run in sweep()]
+    assert every == [digests[0:2], digests[2:4], digests[4:5], digests[5:]]
+    assert [d for part in every for d in part] == digests
+    train(sweep()[2:3], SMALL.load(CPU), Store(tmp_path))
+    left = [[run.digest for run in task.runs] for task in divide(job, 2, CPU)]
+    assert left == [every[0], every[1][1:], *every[2:]]
+
+
+def test_runs_with_checkpoints_stay_with_those_they_were_saved_with(tmp_path):
+    runs = sweep()
+
+    class Stops(Silent):
+        def advance(self, step, rows):
+            raise KeyboardInterrupt
+
+    with pytest.raises(TrainingInterrupted):
+        train([runs[0], *runs[2:5]], SMALL.load(CPU), Store(tmp_path), Stops())
+    parts = [list(task.runs) for task in divide(job_of(runs, tmp_path), 2, CPU)]
+    assert parts == [[runs[0], *runs[2:5]], [runs[1]], [runs[5]]]
+
+
+# ---- errors before any work
+
+
+def task_of(run, root):
+    return Task(runs=(run.resolve(SMALL.load(CPU)),), store=str(root), device="cpu")
+
+
+def test_a_worker_says_what_it_cannot_find(tmp_path, monkeypatch):
+    monkeypatch.setattr("unweave.executors.worker._PATIENCE", 0.0)
+    run = small_run()
+    task = task_of(run, tmp_path / "elsewhere")
+    ended = Ended.read(work(request(task, probe=True)))
+    assert ended.how == "failed"
+    assert "the workers cannot see the store: there is no" in ended.text
+    task.folders[0].create(run)
+    assert Ended.read(work(request(task, probe=True))).how == "done"
+    content = json.loads(request(task, probe=True)) | {"imports": ["no_such_parts"]}
+    ended = Ended.read(work(json.dumps(content)))
+    assert "there is no module 'no_such_parts' here" in ended.text
+    path = tmp_path / "images.npy"
+    np.save(path, np.zeros((60, 8, 8), np.uint8))
+    own = replace(task, runs=(replace(task.runs[0], data=uw.Arrays(str(path))),))
+    own.folders[0].create(own.runs[0])
+    path.unlink()
+    ended = Ended.read(work(request(own, probe=True)))
+    assert f"the workers cannot see the data: there is no {path}" in ended.text
+
+
+def test_a_probe_that_fails_ends_the_command_before_any_work(tmp_path, monkeypatch):
+    on = Fake()
+    monkeypatch.setattr("unweave.executors.worker._find_store", lambda task: 1 / 0)
+    with pytest.raises(ValueError, match="division by zero"):
+        train_on(on, tmp_path)
+    assert not on.pools[0].submitted
+
+
+def test_what_other_processes_cannot_do_is_refused(tmp_path):
+    images = np.zeros((60, 8, 8), np.uint8)
+    with pytest.raises(ValueError, match="data in memory cannot be read by other processes"):
+        uw.fit(images, store=tmp_path, steps=5, on=Fake(), progress=False)
+    with pytest.raises(ValueError, match="needs a store that they share"):
+        uw.fit(SMALL, steps=5, on=Fake(), progress=False)
+
+
+@pytest.mark.parametrize(
+    ("text", "error"),
+    [
+        ("slrm", "--on: 'slrm' is not known: did you mean 'slurm'"),
+        ("local:processes=0", "--on local:processes=0: processes"),
+        ("local:speed=3", "--on local:speed=3: "),
+        ("ray", r"--on ray needs ray: pip install 'unweave\[ray\]'"),
+        ("slurm", r"--on slurm needs submitit: pip install 'unweave\[slurm\]'"),
+    ],
+)
+def test_what_cannot_train_is_one_line_before_any_work(text, error, unweave, monkeypatch, tmp_path):
+    monkeypatch.setitem(sys.modules, "ray", None)
+    monkeypatch.setitem(sys.modules, "submitit", None)
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(ValueError, match=error):
+        executor_from(text)
+    code, _, err = unweave("train", "--on", text)
+    assert code == 2
+    assert err.startswith("error: --on")
+    assert err.count("\n") == 1
+    assert not list(tmp_path.iterdir())
+
+
+def test_settings_of_executors_are_read_like_selections():
+    assert executor_from("local") == uw.Local()
+    assert executor_from("local:processes=2,tries=5", lanes=3) == uw.Local(
+        processes=2, tries=5, lanes=3
+    )
+
+
+def test_one_device_is_this_process_and_two_gpus_are_two(monkeypatch):
+    assert uw.Local().devices("auto") == ["cpu"]
+    assert uw.Local(processes=2).devices("cpu") == ["cpu", "cpu"]
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: 2)
+    assert uw.Local().devices("auto") == ["cuda:0", "cuda:1"]
+    assert uw.Local(processes=4).devices("auto") == ["cuda:0", "cuda:1"] * 2
+    assert uw.Local().devices("cpu") == ["cpu"]
+    assert uw.Local().load_on("auto") == CPU
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "4,7")
+    assert local._environment("cuda:1")["CUDA_VISIBLE_DEVICES"] == "7"
+    monkeypatch.delenv("CUDA_VISIBLE_DEVICES")
+    assert local._environment("cuda:1")["CUDA_VISIBLE_DEVICES"] == "1"
+
+
+def test_fit_returns_models_from_other_processes(tmp_path):
+    options = {"steps": 5, "network": uw.MLP((8,)), "seed": range(3), "progress": False}
+    here = uw.fit(SMALL, store=tmp_path / "here", on=uw.Local(lanes=2), **options)
+    there = uw.fit(SMALL, store=tmp_path / "there", on=Fake(), **options)
+    for one, two in zip(here, there, strict=True):
+        assert one.run == two.run
+        assert all(torch.equal(one.trained.weights[n], w) for n, w in two.trained.weights.items())
+
+
+# ---- scoring
+
+
+def test_other_processes_give_the_scores_of_this_one(tmp_path, unweave, monkeypatch):
+    store = Store(tmp_path)
+    runs = [small_run(steps=5, seed=seed) for seed in range(3)]
+    train(runs, SMALL.load(CPU), store)
+    models = uw.load([store.folder(run).path for run in runs], device="cpu")
+    expected = uw.evaluate(models, 100, metrics=["mig", "udr"])
+    on = Fake([Ended("died")], lanes=3)  # bits of codes depend on which models are encoded together
+    found = uw.evaluate(models, 100, metrics=["mig", "udr"], on=on)
+    assert [each.to_json() for each in found] == [each.to_json() for each in expected]
+    assert len(on.pools[0].submitted) == 2  # one part, which was lost once
+    command = "evaluate", *(run.digest for run in runs), "--store", tmp_path, "--rows", 100
+    command += "--metrics", "mig,udr", "--json"
+    _, printed, _ = unweave(*command)
+    stored = files(tmp_path)
+    for path in tmp_path.glob("*/scores.json"):
+        path.unlink()
+    monkeypatch.setattr("unweave.executors.executor_from", lambda text, lanes: Fake(lanes=3))
+    assert unweave(*command)[1] == printed
+    assert files(tmp_path) == stored
+
+
+def test_metrics_that_have_no_name_are_refused(tmp_path):
+    train([small_run(steps=5)], SMALL.load(CPU), Store(tmp_path))
+    model = uw.load(Store(tmp_path).folder(small_run(steps=5)).path)
+    with pytest.raises(ValueError, match="compute metrics by their names"):
+        uw.evaluate([model], 100, metrics=[lambda z, v: 0.0], on=Fake())
+    model = uw.fit(SMALL, steps=5, network=uw.MLP((8,)), progress=False)
+    with pytest.raises(ValueError, match="models in memory cannot be scored"):
+        uw.evaluate([model], 100, metrics=["mig"], on=Fake())
+
+
+def test_a_study_has_the_same_results_wherever_it_is_trained(tmp_path):
+    """Results of the study of `test_papers_study`, by the fake engine in other parts."""
+    from test_papers_study import at, content, study_of
+    from unweave.studies.study import train_or_load
+
+    here, there = tmp_path / "here", tmp_path / "there"
+    assert train_or_load(at(here, on=uw.Local(lanes=2)), study_of(lanes=3)).complete
+    assert train_or_load(at(there, on=Fake(), worker_device="cpu"), study_of(lanes=3)).complete
+    assert content(here) == content(there)

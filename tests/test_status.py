@@ -1,0 +1,150 @@
+"""`unweave status`: what the store says about runs and workers, for people, programs and pages."""
+
+import json
+import time
+
+import pytest
+
+from datasets import CPU, SMALL, small_run
+from unweave.core.processes import this_process
+from unweave.training import Silent, TrainingInterrupted, train
+from unweave.training.heartbeats import FOLDER, log_path, record_path
+from unweave.training.leases import EXPIRY
+from unweave.training.status import read_status
+from unweave.training.store import Store
+
+ELSEWHERE = "other.host-12345678-17-99"  # a process of another machine
+
+
+class Stops(Silent):
+    def advance(self, step, rows):
+        if step == 10:
+            raise KeyboardInterrupt
+
+
+@pytest.fixture
+def store(tmp_path):
+    """A run in every state that needs no other process: 20 steps each."""
+    runs = [small_run(steps=20, seed=seed) for seed in range(4)]
+    store, data = Store(tmp_path), SMALL.load(CPU)
+    train(runs[:1], data, store)
+    with pytest.raises(TrainingInterrupted):
+        train(runs[1:2], data, store, Stops())
+    store.folder(runs[2]).create(runs[2])
+    store.folder(runs[3]).create(runs[3])
+    store.folder(runs[3]).write_failure({"step": 3, "term": "total_correlation"})
+    return store
+
+
+def write_worker(root, name, **facts):
+    path = record_path(root, name)
+    path.parent.mkdir(exist_ok=True)
+    record = {"host": "a<b", "pid": 17, "beats": 3, "time": time.time(), "device": "cuda:0"}
+    path.write_text(json.dumps(record | facts))
+
+
+def folders(store):
+    runs = [small_run(steps=20, seed=seed) for seed in range(4)]
+    return [store.folder(run) for run in runs]
+
+
+def test_states_steps_and_reasons_are_those_of_the_folders(store):
+    status = read_status(store.root)
+    assert status.counts == {"finished": 1, "failed": 1, "stopped": 1, "not started": 1}
+    found = {each.run: (each.status, each.step, each.steps) for each in status.runs}
+    names = [folder.path.name for folder in folders(store)]
+    assert [found[name] for name in names] == [
+        ("finished", 20, 20), ("stopped", 10, 20), ("not started", 0, 20), ("failed", 0, 20)
+    ]  # fmt: skip
+    assert [each.reason for each in status.runs if each.reason] == [
+        "total correlation was not finite at step 3"
+    ]
+    assert (status.steps_left, status.speed, status.seconds_left) == (30, 0.0, None)
+
+
+def test_speed_and_time_left_follow_from_the_workers(store):
+    """Two networks at 2 steps/s: 4 steps/s, 720 networks/h of 20 steps, 26 steps are 6.5 s."""
+    two = [folder.path.name for folder in folders(store)[1:3]]
+    write_worker(store.root, ELSEWHERE, runs=two, step=12, steps=20, steps_per_second=2.0)
+    status = read_status(store.root)
+    (worker,) = status.workers
+    assert (worker.host, worker.pid, worker.device, worker.runs) == ("a<b", 17, "cuda:0", (*two,))
+    assert 0 <= worker.heartbeat < 5
+    assert status.steps_left == 8 + 8  # both are at step 12
+    assert (status.speed, status.networks_per_hour, status.seconds_left) == (4.0, 720.0, 4.0)
+
+
+def test_workers_that_are_gone_or_unreadable_are_left_out(store):
+    me = this_process()
+    write_worker(store.root, str(me), runs=[])
+    write_worker(store.root, str(me._replace(started=me.started + 1)), runs=[])  # has ended
+    write_worker(store.root, ELSEWHERE, time=time.time() - EXPIRY - 1)
+    for number, content in enumerate(
+        ["", "[]", "{}", '{"time": "x"}', '{"time": null, "pid": {}}']
+    ):
+        (store.root / FOLDER / f"h-m-{number}-0.json").write_text(content)
+    (store.root / FOLDER / "readme.json").write_text('{"time": 1, "host": 1, "pid": 1}')
+    assert [worker.name for worker in read_status(store.root).workers] == [str(me)]
+
+
+def test_a_damaged_folder_is_described(store):
+    folder = folders(store)[0]
+    (folder.path / "run.json").write_text("{")
+    (damaged,) = (each for each in read_status(store.root).runs if each.status == "damaged")
+    assert "run.json cannot be read" in damaged.reason
+
+
+def test_the_command_prints_tables_json_and_a_page(store, unweave, tmp_path_factory):
+    name = folders(store)[1].path.name
+    write_worker(store.root, ELSEWHERE, runs=[name], step=12, steps=20, steps_per_second=2.0)
+    code, out, _ = unweave("status", "--store", store.root)
+    assert code == 0
+    assert "4 runs: 1 finished, 1 failed, 1 stopped, 1 not started" in out
+    assert "2.0 steps/s of all networks together, 360.0 networks/h, 14 seconds left" in out
+    assert "a<b 17" in out
+    assert "total correlation was not finite" in out
+    code, out, _ = unweave("status", "--store", store.root, "--json")
+    content = json.loads(out)
+    assert (content["counts"]["failed"], content["seconds_left"]) == (1, 14.0)
+    page = tmp_path_factory.mktemp("page") / "status.html"
+    assert unweave("status", "--store", store.root, "--html", page)[0] == 0
+    text = page.read_text()
+    assert 'http-equiv="refresh"' in text
+    assert "a&lt;b 17" in text
+    assert "a<b" not in text
+    assert unweave("status", "--store", store.root, "--html", page)[0] == 0  # our own is replaced
+    page.write_text("mine")
+    code, _, err = unweave("status", "--store", store.root, "--html", page)
+    assert (code, page.read_text()) == (2, "mine")
+    assert "--overwrite" in err
+
+
+def test_it_repeats_until_all_runs_are_done(store, unweave, monkeypatch):
+    naps = []
+
+    def nap(seconds):
+        naps.append(seconds)
+        for folder in folders(store)[1:3]:
+            folder.write_weights({}, 20)
+
+    monkeypatch.setattr("unweave.cli.status.time.sleep", nap)
+    code, out, _ = unweave("status", "--store", store.root, "--every", 3)
+    assert (code, naps) == (0, [3.0])
+    assert "3 finished, 1 failed" in out
+
+
+def test_the_log_of_a_run_is_that_of_its_worker(store, unweave):
+    one, two = (folder.path.name for folder in folders(store)[:2])
+    (store.root / FOLDER).mkdir(exist_ok=True)
+    log_path(store.root, ELSEWHERE).write_text(f"now {one}\x1b[31m\n")
+    code, out, _ = unweave("status", one, "--store", store.root)
+    assert (code, out) == (0, f"now {one}\\x1b[31m\n")
+    code, _, err = unweave("status", two, "--store", store.root)
+    assert code == 2
+    assert f"no worker of an executor has trained run {two}" in err
+
+
+def test_an_empty_store_says_so(tmp_path, unweave):
+    code, out, _ = unweave("status", "--store", tmp_path / "none")
+    assert code == 0
+    assert "contains no runs yet" in out
