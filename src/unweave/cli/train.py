@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from unweave.cli.options import DeviceOption, FeaturesOption, SelectOption, StoreOption
+from unweave.core import torchrun
 from unweave.core.console import err, out, plain_table
 from unweave.core.hints import count_noun
 from unweave.core.notes import print_warnings
@@ -98,6 +99,7 @@ def train_command(
     from unweave.training.overrides import runs_from
     from unweave.training.own_data import Datasets
     from unweave.training.precision import check_precision
+    from unweave.training.processes import join
     from unweave.training.progress import ConsoleProgress
     from unweave.training.store import Store
 
@@ -106,7 +108,8 @@ def train_command(
         raise ValueError("--grid needs a preset, as in --from kim2018/shapes2d-factor-vae --grid")
     base = base_of(source) if source else None
     given = preset(source or "").arguments(assignments or []) if grid else assignments or []
-    datasets = Datasets(pick_device(device))
+    processes, own_device = join(pick_device(device))
+    datasets = Datasets(own_device)
     runs = print_warnings(err, lambda: runs_from(given, base, select or [], features, datasets))
     plan = None
     if measure or measure_every:
@@ -125,8 +128,10 @@ def train_command(
         checkpoint_seconds,
         check_precision(precision),
         plan,
+        processes,
     )
-    print_outcomes(outcomes, run_store)
+    if processes.is_first:
+        print_outcomes(outcomes, run_store)
     if any(outcome.failure for outcome in outcomes):
         raise typer.Exit(1)
 
@@ -197,7 +202,7 @@ def best_outcome(trained: Sequence[Outcome]) -> tuple[Outcome, str]:
 
 
 def use_threads(threads: int = 0) -> None:
-    """Set the number of torch's CPU threads; 0 uses all available cores."""
+    """Set the number of torch's CPU threads; 0 uses all cores that this process can have."""
     import torch
 
-    torch.set_num_threads(threads or usable_cores())
+    torch.set_num_threads(threads or max(1, usable_cores() // torchrun.local_size()))

@@ -26,6 +26,7 @@ import torch.distributed as dist
 from torch import Tensor
 
 from unweave.core.parallel import WorkerKilled
+from unweave.kernels import first_line
 
 N = TypeVar("N")
 P = ParamSpec("P")
@@ -94,7 +95,7 @@ def rowwise(
     """
 
     @functools.wraps(method)
-    def call(networks: N, x: Tensor, *others: P.args, **named: P.kwargs) -> R:
+    def call(networks: N, x: Tensor, /, *others: P.args, **named: P.kwargs) -> R:
         if not divides(x):
             return method(networks, x, *others, **named)
         result: Any = map_own_rows(lambda own: method(networks, own, *others, **named), x)
@@ -126,11 +127,12 @@ def mean_of_processes(x: Tensor) -> Tensor:
 
 @contextlib.contextmanager
 def other_processes() -> Iterator[None]:
-    """Inside, the loss of another process raises `WorkerKilled`, an error of one line."""
+    """Inside, collective operations raise `WorkerKilled`, an error of one line, if they fail."""
     try:
         yield
-    except dist.DistError as error:
-        raise WorkerKilled("another process of this run ended; look for its message") from error
+    except RuntimeError as error:
+        why = f"look for its message ({first_line(error)})"
+        raise WorkerKilled(f"another process that trains this run has ended; {why}") from error
 
 
 class _Linear(torch.autograd.Function):

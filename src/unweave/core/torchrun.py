@@ -39,11 +39,11 @@ def is_repeated(error: str) -> bool:
     """
     if not launched():
         return False
-    from torch.distributed import TCPStore
+    import torch.distributed as dist
 
     try:
         address, port = os.environ["MASTER_ADDR"], int(os.environ["MASTER_PORT"])
-        store = TCPStore(address, port, is_master=False, timeout=_PATIENCE)
+        store = dist.TCPStore(address, port, is_master=False, timeout=_PATIENCE)  # type: ignore[attr-defined]
         if rank():
             return bool(store.get(_ERROR) == error.encode())
         store.set(_ERROR, error)

@@ -47,6 +47,7 @@ from unweave.training import (
 from unweave.training.collapse import collapse_warning
 from unweave.training.final_terms import collapsed
 from unweave.training.own_data import Datasets, is_own_data, suggest
+from unweave.training.processes import ALONE, Processes
 from unweave.training.progress import ConsoleProgress, failure_text
 from unweave.training.run import Run
 from unweave.training.settings import settings_lines
@@ -189,6 +190,7 @@ def train_runs(
     checkpoint_seconds: float = 30.0,
     precision: Precision = "fp32",
     measure: Measure | Sequence[Measure] | None = None,
+    processes: Processes = ALONE,
 ) -> list[Outcome]:
     """Resolve and train runs; the outcomes are ordered by data.
 
@@ -204,6 +206,7 @@ def train_runs(
         checkpoint_seconds: seconds between checkpoints.
         precision: GPU matmul precision.
         measure: what to measure during training.
+        processes: the processes that train each run together.
     """
     outcomes: list[Outcome] = []
     warned: list[str] = []
@@ -218,10 +221,14 @@ def train_runs(
         datasets.drop_whole(data)
         validation = Validation(held_out, dataset) if held_out else None
         monitor = monitor_of(measure, resolved, dataset, validation)
-        if console:
+        if console and processes.is_first:
             own = settings_lines(resolved, dataset, held_out) if is_own_data(data) else []
-            print_notes(console, [*notes(resolved, dataset, store, precision, monitor), *own])
-        trained = train(resolved, dataset, store, progress, checkpoint_seconds, precision, monitor)
+            found = notes(resolved, dataset, store, precision, monitor, processes)
+            print_notes(console, [*found, *own])
+        trained = train(
+            resolved, dataset, store, progress, checkpoint_seconds, precision, monitor,
+            processes=processes,
+        )  # fmt: skip
         outcomes += trained
         off = [each for each in trained if not each.failure and collapsed(each.log)]
         warned += [collapse_warning(each.run, dataset, each.measures) for each in off]

@@ -7,8 +7,9 @@ prints and measures, and says when to stop.
 
 from __future__ import annotations
 
+import atexit
 import contextlib
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from datetime import timedelta
 from typing import TypeVar
 
@@ -53,7 +54,7 @@ class Processes:
         return own_rows(rows.T).T if self.several else rows
 
     def gather_rows(self, x: Tensor) -> Tensor:
-        """Return the whole batch (L, B, ...) of which each process has its part, (L, B / W, ...)."""
+        """Return the whole batch (L, B, ...) of which each process has a part, (L, B / W, ...)."""
         return gather_rows(x.transpose(0, 1)).transpose(0, 1) if self.several else x
 
     def mean(self, gradients: list[Tensor]) -> list[Tensor]:
@@ -69,14 +70,14 @@ class Processes:
             for part, gradient in zip(parts, gradients, strict=True)
         ]
 
-    def any(self, flag: bool) -> bool:
-        """Return whether the flag is set in any process."""
+    def any(self, *flags: bool) -> list[bool]:
+        """Return for each flag whether it is set in any process."""
         if not self.several:
-            return flag
-        flags = torch.tensor(int(flag), device=self._device)
+            return list(flags)
+        numbers = torch.tensor(flags, dtype=torch.int32, device=self._device)
         with other_processes():
-            dist.all_reduce(flags, dist.ReduceOp.MAX)
-        return bool(flags)
+            dist.all_reduce(numbers, dist.ReduceOp.MAX)
+        return numbers.bool().tolist()
 
     def from_first(self, value: T) -> T:
         """Return the first process's value."""
@@ -99,25 +100,22 @@ class Processes:
 ALONE = Processes()
 
 
-@contextlib.contextmanager
-def joined(device: torch.device) -> Iterator[tuple[Processes, torch.device]]:
-    """Join the processes that torchrun started; inside, train together on the devices given.
+def join(device: torch.device) -> tuple[Processes, torch.device]:
+    """Join the processes that torchrun started; return them, and the device of this one.
 
     On CUDA each process of a machine has a device of its own. Without torchrun, this process is
-    alone with its device.
+    alone with the device that is given.
     """
     if not torchrun.launched():
-        yield ALONE, device
-        return
+        return ALONE, device
     device = _own_device(device)
-    backend = "nccl" if device.type == "cuda" else "gloo"
-    on = device if device.type == "cuda" else None
+    on_gpu = device.type == "cuda"
     with other_processes():
-        dist.init_process_group(backend, timeout=_PATIENCE, device_id=on)
-    try:
-        yield Processes(device), device
-    finally:
-        dist.destroy_process_group()
+        dist.init_process_group(
+            "nccl" if on_gpu else "gloo", timeout=_PATIENCE, device_id=device if on_gpu else None
+        )
+    atexit.register(dist.destroy_process_group)
+    return Processes(device), device
 
 
 def _own_device(device: torch.device) -> torch.device:
