@@ -26,7 +26,6 @@ import torch.distributed as dist
 from torch import Tensor
 
 from unweave.core.parallel import WorkerKilled
-from unweave.kernels import first_line
 
 N = TypeVar("N")
 P = ParamSpec("P")
@@ -131,8 +130,10 @@ def other_processes() -> Iterator[None]:
     try:
         yield
     except RuntimeError as error:
-        why = f"look for its message ({first_line(error)})"
-        raise WorkerKilled(f"another process that trains this run has ended; {why}") from error
+        raise WorkerKilled(
+            "lost contact with another process that trains this run; look for its message, and "
+            "run the command again to resume"
+        ) from error
 
 
 class _Linear(torch.autograd.Function):

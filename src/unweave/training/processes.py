@@ -15,10 +15,11 @@ from typing import TypeVar
 
 import torch
 import torch.distributed as dist
-from torch import Tensor
+from torch import Tensor, nn
 
 from unweave.core import torchrun
 from unweave.core.rows import divided_rows, gather_rows, other_processes, own_rows
+from unweave.networks import UserModule
 from unweave.training.run import Run
 
 T = TypeVar("T")
@@ -44,6 +45,16 @@ class Processes:
                     f"batch_size={run.batch_size} cannot be divided among {self.size} processes; "
                     f"use batch_size={-(-run.batch_size // self.size) * self.size}"
                 )
+
+    def check_networks(self, nets: nn.Module) -> None:
+        """Raise a ValueError for networks that would see too few rows."""
+        own = [module for module in nets.modules() if isinstance(module, UserModule)]
+        if self.size > 1 and any(module.mixes_rows for module in own):
+            raise ValueError(
+                "a module of yours computes statistics over a batch, of which each process sees a "
+                "part; use unweave.networks.layers.BatchNorm, which knows all of it, or train "
+                "without torchrun"
+            )
 
     def divided_rows(self) -> contextlib.AbstractContextManager[None]:
         """Inside, losses are computed by all processes together, each with its own rows."""

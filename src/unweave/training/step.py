@@ -57,6 +57,7 @@ class Lanes:
         self.processes = processes
         self.compiles = compiles and on_gpu
         self.nets = runs[0].build(dataset.shape).to(device)
+        processes.check_networks(self.nets)
         self.players = [update.player for update in runs[0].objective.updates]
         self.teacher = LabelTargets(runs[0].labels, runs[0].latent, dataset)
         self.state = initial_state(runs, self.nets, device, half=on_gpu and precision == "bf16")
