@@ -23,7 +23,7 @@ from torch import Tensor, nn
 from unweave import kernels
 from unweave.core.noise import Noise
 from unweave.core.parts import Open
-from unweave.core.rows import divides, gather_rows, map_own_rows, own_rows
+from unweave.core.rows import all_rows, divides, gather_rows, map_own_rows, own_rows
 from unweave.core.spec import spec, tag
 from unweave.latents.distributions import HALF_LOG_2PI
 
@@ -458,6 +458,8 @@ class DividedObservation:
 
     def log_prob(self, x: Tensor) -> Tensor:
         """Compute the log-density, summed over the values of each observation, (B,)."""
+        if len(x) != all_rows(len(self._raw)):
+            return self._whole.log_prob(x)
         return gather_rows(self._likelihood(self._raw).log_prob(own_rows(x)))
 
     def sample(self, noise: Noise) -> Tensor:

@@ -24,6 +24,7 @@ from typing import Any, Concatenate, ParamSpec, TypeVar, cast
 import torch
 import torch.distributed as dist
 from torch import Tensor
+from torch.utils import _pytree as pytree
 
 from unweave.core.parallel import WorkerKilled
 
@@ -97,11 +98,8 @@ def rowwise(
     def call(networks: N, x: Tensor, /, *others: P.args, **named: P.kwargs) -> R:
         if not divides(x):
             return method(networks, x, *others, **named)
-        result: Any = map_own_rows(lambda own: method(networks, own, *others, **named), x)
-        gathered: Any = (
-            tuple(map(gather_rows, result)) if isinstance(result, tuple) else gather_rows(result)
-        )
-        return cast(R, gathered)
+        result = map_own_rows(lambda own: method(networks, own, *others, **named), x)
+        return cast(R, pytree.tree_map(gather_rows, result))
 
     return call
 

@@ -127,9 +127,10 @@ def train(
         origins, _ = find_continuations(
             unfinished, dataset, store, precision, bool(monitor), processes
         )
-        waiting = group_runs(unfinished, store, origins, failed=outcomes)
         if processes.several:
             waiting = _one_by_one(unfinished, outcomes, processes)
+        else:
+            waiting = group_runs(unfinished, store, origins, failed=outcomes)
         while waiting:
             group = waiting.pop(0)
             if interrupt.is_due(deadline, processes):
