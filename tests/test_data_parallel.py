@@ -11,7 +11,7 @@ import pytest
 import torch
 
 import unweave as uw
-from datasets import ADVERSARIAL, OBJECTIVES, SMALL, small_run
+from datasets import ADVERSARIAL, LIKELIHOODS, OBJECTIVES, SMALL, small_run
 from two_processes import GRADIENTS, NORMALISED, TRAINED, difference
 from unweave.core import torchrun
 from unweave.training import train
@@ -49,6 +49,11 @@ def test_gradients_are_those_of_one_process(results, case):
 def test_parameters_after_some_steps_are_those_of_one_process(results, case):
     """Every objective of an autoencoder, labels, and last data that are read in windows."""
     assert [each["trained"][case] for each in results] == ["", ""]
+
+
+def test_observations_are_those_of_one_process(results):
+    """Means, samples, log-densities and what a likelihood has besides."""
+    assert [each["observed"] for each in results] == [[""] * len(LIKELIHOODS)] * 2
 
 
 def test_networks_and_data_are_divided(results):

@@ -85,6 +85,18 @@ def gradients(fields, processes):
     return found | {name: value.clone() for name, value in nets.named_buffers()}
 
 
+def observed(likelihood, processes):
+    """Compute all that p(x|z) offers for codes that are decoded together, in float64."""
+    nets, batch = nets_and_batch(small_run(likelihood=likelihood))
+    with processes.divided_rows(), torch.no_grad():
+        px = nets.model.decode(Noise(0).normal((len(batch.x), 3), "z", torch.float64))
+        # The only observation beside all codes, for which the rows of both differ.
+        one = [] if likelihood.kind == "bernoulli" else [px.log_prob(batch.x[:1])]
+        own = [getattr(px, name) for name in ("logits", "log_mean") if hasattr(px, name)]
+        results = [px.mean, px.sample(Noise(1)), px.log_prob(batch.x), *one, *own]
+    return {str(place): value for place, value in enumerate(results)}
+
+
 def trained(fields, processes):
     """Train two steps; return the state and the last terms."""
     dataset = fields["data"].load(CPU) if "data" in fields else DATASET
@@ -192,6 +204,7 @@ def main(rank, folder):
     try:
         results = {
             "gradients": compare(gradients, GRADIENTS, rtol=1e-7, atol=1e-9),
+            "observed": compare(observed, LIKELIHOODS, rtol=1e-9, atol=1e-9),
             "trained": compare(trained, [*TRAINED, streamed(folder)], rtol=1e-3, atol=1e-5),
             "work": divided_work(),
             "stored": stored(folder),

@@ -90,6 +90,8 @@ def train_command(
       unweave train --from kim2018/shapes2d-factor-vae --grid     (`unweave presets` lists others)
 
       unweave train --measure-every 5000 --measure factor_vae_score/kim2018,total_correlation
+
+      torchrun --standalone --nproc-per-node 2 -m unweave train data=photos/     (on two GPUs)
     """
     from unweave.evaluation.fit import train_runs
     from unweave.evaluation.monitor import TERMS, Measure

@@ -10,8 +10,9 @@ from torch import Tensor, nn
 from unweave.core.noise import Noise
 from unweave.core.rows import rowwise
 from unweave.latents import Latent, Posterior, with_hard_samples
-from unweave.likelihoods import Likelihood, Observation, observe
+from unweave.likelihoods import Likelihood, Observation
 from unweave.models.model import Model, as_float32
+from unweave.models.observe import observe
 from unweave.networks import Kim2018GAN, Shape
 
 

@@ -9,8 +9,9 @@ from torch import Tensor
 from unweave.core.noise import Noise
 from unweave.core.rows import rowwise
 from unweave.latents import Distribution, Latent, Posterior
-from unweave.likelihoods import Likelihood, Observation, observe
+from unweave.likelihoods import Likelihood, Observation
 from unweave.models.model import Model, as_float32
+from unweave.models.observe import observe
 from unweave.networks import Network, Shape
 
 
