@@ -13,7 +13,7 @@ import torch
 import unweave as uw
 from datasets import ADVERSARIAL, LIKELIHOODS, OBJECTIVES, SMALL, small_run
 from two_processes import GRADIENTS, NORMALISED, TRAINED, difference
-from unweave.core import torchrun
+from unweave.core import console, torchrun
 from unweave.training import train
 from unweave.training.interrupt import Interrupt
 from unweave.training.processes import ALONE, Processes, join
@@ -99,6 +99,23 @@ def test_torchrun_repeats_signals_to_no_effect(launched, capsys):
             signal.raise_signal(signal.SIGINT)
         assert interrupt.requested
     assert capsys.readouterr().err == ""  # the first process speaks for all
+
+
+def test_an_error_of_all_processes_is_printed_once(launched, unweave, monkeypatch):
+    store = torch.distributed.TCPStore("localhost", 0, is_master=True, wait_for_workers=False)
+    monkeypatch.setenv("MASTER_ADDR", "localhost")
+    monkeypatch.setenv("MASTER_PORT", str(store.port))
+    for each in (console.out, console.err):
+        monkeypatch.setattr(each, "quiet", False)
+    said = []
+    for rank, command in (("0", "runs"), ("1", "runs"), ("1", "demo")):
+        monkeypatch.setenv("RANK", rank)
+        code, out, err = unweave(command)
+        assert (code, out) == (2, "")
+        said.append(err)
+    refusal = "torchrun is for `unweave train`; run `unweave {}` without it\n"
+    assert said[0] == f"error: {refusal.format('runs')}"
+    assert said[1:] == ["", f"error: process 1: {refusal.format('demo')}"]
 
 
 def test_devices_that_processes_cannot_share_are_refused(launched, monkeypatch):
