@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import errno
 import sys
+import warnings
 from pathlib import Path
 from typing import Any
 
 import typer
 
-from unweave.core.console import err
+from unweave.core import torchrun
+from unweave.core.console import err, out
 from unweave.core.files import NO_SPACE
 from unweave.core.parallel import WorkerKilled
 from unweave.core.signals import STOPPED
@@ -22,6 +24,11 @@ def run(command: Any, arguments: list[str]) -> None:
     """Run the command line with arguments, and exit."""
     name = next((word for word in arguments if word in command.commands), "")
     usage_error: type[Exception] = typer.BadParameter.__bases__[0]  # typer does not export it
+    if torchrun.rank():  # the first process speaks for all
+        out.quiet = err.quiet = True
+        warnings.simplefilter("ignore")
+    if torchrun.launched() and name not in ("train", ""):
+        _fail(f"torchrun is for `unweave train`; run `unweave {name}` without it")
     try:
         code = command(arguments, standalone_mode=False)
     except usage_error as error:
@@ -96,5 +103,8 @@ def _fail(message: str) -> None:
     text = " ".join(message.split())
     if len(text) > _LONGEST:
         text = f"{text[: _LONGEST // 2]} ... {text[-_LONGEST // 2 :]}"
-    err.print(f"error: {text}", style="red", soft_wrap=True)
+    if not torchrun.is_repeated(text):
+        who = f"process {torchrun.rank()}: " if torchrun.rank() else ""
+        err.quiet = False
+        err.print(f"error: {who}{text}", style="red", soft_wrap=True)
     sys.exit(2)

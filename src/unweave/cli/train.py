@@ -17,6 +17,7 @@ from unweave.cli.options import (
     SelectOption,
     StoreOption,
 )
+from unweave.core import torchrun
 from unweave.core.console import err, out, plain_table
 from unweave.core.hints import count_noun
 from unweave.core.notes import print_warnings
@@ -102,25 +103,35 @@ def train_command(
       unweave train seed=0..99 --store /shared/runs --on ray:address=auto     (many machines)
 
       unweave train --measure-every 5000 --measure factor_vae_score/kim2018,total_correlation
+
+      torchrun --standalone --nproc-per-node 2 -m unweave train data=photos/     (on two GPUs)
     """
     from unweave.evaluation.fit import train_runs
     from unweave.evaluation.monitor import TERMS, Measure
+    from unweave.evaluation.tasks import ThisProcess
     from unweave.executors import executor_from
     from unweave.metrics.model_metrics import split_names
     from unweave.presets import base_of, preset
     from unweave.training.overrides import runs_from
     from unweave.training.own_data import Datasets
     from unweave.training.precision import check_precision
+    from unweave.training.processes import join
     from unweave.training.progress import ConsoleProgress
     from unweave.training.store import Store
 
-    executor = executor_from(on, lanes)
+    if torchrun.launched() and (on != "local" or lanes or retry_failed):
+        raise ValueError(
+            "torchrun trains one run after the other in all of its processes; leave --on, --lanes "
+            "and --retry-failed out, or use them without torchrun"
+        )
+    executor = ThisProcess() if torchrun.launched() else executor_from(on, lanes)
     use_threads(threads)
     if grid and not source:
         raise ValueError("--grid needs a preset, as in --from kim2018/shapes2d-factor-vae --grid")
     base = base_of(source) if source else None
     given = preset(source or "").arguments(assignments or []) if grid else assignments or []
-    datasets = Datasets(executor.load_on(device))
+    processes, own_device = join(executor.load_on(device))
+    datasets = Datasets(own_device)
     runs = print_warnings(err, lambda: runs_from(given, base, select or [], features, datasets))
     plan = None
     if measure or measure_every:
@@ -143,8 +154,10 @@ def train_command(
         device=device,
         threads=threads,
         retry_failed=retry_failed,
+        processes=processes,
     )
-    print_outcomes(outcomes, run_store)
+    if processes.is_first:
+        print_outcomes(outcomes, run_store)
     if any(outcome.failure for outcome in outcomes):
         raise typer.Exit(1)
 
@@ -215,7 +228,7 @@ def best_outcome(trained: Sequence[Outcome]) -> tuple[Outcome, str]:
 
 
 def use_threads(threads: int = 0) -> None:
-    """Set the number of torch's CPU threads; 0 uses all available cores."""
+    """Set the number of torch's CPU threads; 0 uses all cores that this process can have."""
     import torch
 
-    torch.set_num_threads(threads or usable_cores())
+    torch.set_num_threads(threads or max(1, usable_cores() // torchrun.local_size()))

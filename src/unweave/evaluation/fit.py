@@ -47,6 +47,7 @@ from unweave.training.collapse import collapse_warning
 from unweave.training.final_terms import collapsed
 from unweave.training.own_data import Datasets, is_own_data, suggest
 from unweave.training.precision import check_precision
+from unweave.training.processes import ALONE, Processes
 from unweave.training.progress import ConsoleProgress, failure_text
 from unweave.training.run import Run
 from unweave.training.settings import settings_lines
@@ -207,6 +208,7 @@ def train_runs(
     device: str = "auto",
     threads: int = 0,
     retry_failed: bool = False,
+    processes: Processes = ALONE,
 ) -> list[Outcome]:
     """Resolve and train runs; the outcomes are ordered by data.
 
@@ -227,6 +229,7 @@ def train_runs(
         threads: CPU threads of a worker, 0 for its share of the cores.
         retry_failed: let runs that failed before start again from their last checkpoint, each
             alone, after the others have ended.
+        processes: the processes that train each run together.
     """
     by_data: dict[str, list[Run]] = {}
     for run in runs:
@@ -244,9 +247,9 @@ def train_runs(
 
     def prepared() -> Iterator[Job]:
         for group in by_data.values():
-            jobs.append(job := Job.prepare(Task(runs=tuple(group), **given), datasets))
+            jobs.append(job := Job.prepare(Task(runs=tuple(group), **given), datasets, processes))
             again.extend(job.failed if retry_failed else ())
-            if console:
+            if console and processes.is_first:
                 print_notes(console, _lines_before(job))
             yield job
 
@@ -277,7 +280,8 @@ def _lines_before(job: Job) -> list[str]:
     task, dataset = job.task, job.dataset
     held_out = job.validation.dataset if job.validation else None
     own = settings_lines(task.runs, dataset, held_out) if is_own_data(task.runs[0].data) else []
-    return [*notes(task.runs, dataset, task.run_store, task.precision, job.monitor), *own]
+    given = task.run_store, task.precision, job.monitor, job.processes
+    return [*notes(task.runs, dataset, *given), *own]
 
 
 def _held_out_lines(outcomes: Sequence[Outcome]) -> list[str]:

@@ -22,6 +22,7 @@ from unweave.evaluation.monitor import LaneMonitor, Measure, monitor_of
 from unweave.evaluation.validation import Validation
 from unweave.training import Outcome, Precision, Progress, pick_device, train
 from unweave.training.own_data import Datasets
+from unweave.training.processes import ALONE, Processes
 from unweave.training.run import Run
 from unweave.training.store import RunFolder, Store
 
@@ -85,9 +86,10 @@ class Job:
     task: Task  # with resolved runs
     dataset: Dataset
     validation: Validation | None
+    processes: Processes = ALONE  # that train each run together
 
     @classmethod
-    def prepare(cls, task: Task, datasets: Datasets) -> Self:
+    def prepare(cls, task: Task, datasets: Datasets, processes: Processes = ALONE) -> Self:
         """Load the data of a task, resolve its runs, and check that everything fits."""
         data = task.runs[0].data
         dataset = datasets.load(data)
@@ -95,7 +97,7 @@ class Job:
         held_out = datasets.validation(data)
         datasets.drop_whole(data)
         validation = Validation(held_out, dataset) if held_out else None
-        job = cls(replace(task, runs=runs), dataset, validation)
+        job = cls(replace(task, runs=runs), dataset, validation, processes)
         _ = job.monitor  # raises if the data do not allow the measurements
         return job
 
@@ -126,6 +128,7 @@ class Job:
             task.precision,
             self.monitor,
             deadline,
+            self.processes,
         )
         device = self.dataset.device
         return Trained(outcomes, time.monotonic() - begun, device.type, machine(device))

@@ -8,9 +8,11 @@ import torch
 from torch import Tensor, nn
 
 from unweave.core.noise import Noise
+from unweave.core.rows import rowwise
 from unweave.latents import Latent, Posterior, with_hard_samples
 from unweave.likelihoods import Likelihood, Observation
 from unweave.models.model import Model, as_float32
+from unweave.models.observe import observe
 from unweave.networks import Kim2018GAN, Shape
 
 
@@ -33,6 +35,7 @@ class ImageCritic(nn.Module):
         """Compute the critic's output for features (B, F) of the trunk, (B,)."""
         return as_float32(cast(Tensor, self.last(features))).squeeze(-1)
 
+    @rowwise
     def forward(self, x: Tensor) -> Tensor:
         """Compute the critic's output, a logit or a score, for images (B, *shape), (B,)."""
         return self.from_features(self.trunk(x))
@@ -63,19 +66,25 @@ class InfoGANModel(Model):
         self.critic = ImageCritic(network, shape)
         self.prior = latent.prior(shape)
 
+    @rowwise
     def raw(self, x: Tensor) -> Tensor:
         """Compute the recogniser's output for images (B, *shape); `latent` gives Q(c|x)."""
         return as_float32(cast(Tensor, self.recogniser(self.critic.trunk(x))))
 
     def decode(self, z: Tensor) -> Observation:
         """Return p(x|c, e) for codes c followed by noise e, (B, D + noise)."""
-        return self.likelihood(self.head(as_float32(self.generator(z))))
+        return observe(self.likelihood, lambda z: self.head(as_float32(self.generator(z))), z)
 
     def criticise(self, x: Tensor) -> tuple[Tensor, Posterior]:
         """Compute D(x), (B,), and Q(c|x) with one pass through the trunk."""
+        output, raw = self._outputs(x)
+        return output, self.latent.posterior(raw)
+
+    @rowwise
+    def _outputs(self, x: Tensor) -> tuple[Tensor, Tensor]:
+        """Compute the outputs of the critic and of the recogniser."""
         features = self.critic.trunk(x)
-        q = self.latent.posterior(as_float32(self.recogniser(features)))
-        return self.critic.from_features(features), q
+        return self.critic.from_features(features), as_float32(self.recogniser(features))
 
     def forward(self, count: int, noise: Noise) -> GeneratedBatch:
         """Draw codes and noise, and generate their images."""

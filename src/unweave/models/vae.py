@@ -7,9 +7,11 @@ from typing import NamedTuple, cast
 from torch import Tensor
 
 from unweave.core.noise import Noise
+from unweave.core.rows import rowwise
 from unweave.latents import Distribution, Latent, Posterior
 from unweave.likelihoods import Likelihood, Observation
 from unweave.models.model import Model, as_float32
+from unweave.models.observe import observe
 from unweave.networks import Network, Shape
 
 
@@ -53,12 +55,14 @@ class VAEModel(Model):
         self.head = likelihood.head()
         self.prior = latent.prior(shape)
 
+    @rowwise
     def raw(self, x: Tensor) -> Tensor:
+        """Compute the encoder's output for a batch (B, *shape); `latent` turns it into q(z|x)."""
         return as_float32(cast(Tensor, self.encoder(self.likelihood.encoder_input(x))))
 
     def decode(self, z: Tensor) -> Observation:
         """Return p(x|z) for codes (B, D)."""
-        return self.likelihood(self.head(as_float32(self.decoder(z))))
+        return observe(self.likelihood, lambda z: self.head(as_float32(self.decoder(z))), z)
 
     def forward(self, x: Tensor, noise: Noise) -> ForwardPass:
         """Encode, sample and decode a batch."""

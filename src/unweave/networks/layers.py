@@ -19,6 +19,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from unweave import kernels
+from unweave.core.rows import all_rows, mean_of_processes, on_own_rows
 
 KERNEL, STRIDE, PADDING = 4, 2, 1
 
@@ -124,7 +125,7 @@ class BatchNorm(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         """Normalise x."""
-        if x.device.type != "cpu":
+        if x.device.type != "cpu" or on_own_rows():
             return self.composed(x)
         statistics = self.running_mean, self.running_var
         return F.batch_norm(
@@ -136,14 +137,22 @@ class BatchNorm(nn.Module):
         pixels = [0, *range(2, x.dim())]
         mean, variance = self.running_mean, self.running_var
         if self.training:
-            mean, variance = x.mean(pixels), x.var(pixels, correction=0)
-            count = x.numel() // x.shape[1]
+            mean, variance, count = self._statistics(x, pixels)
             unbiased = variance.detach() * (count / (count - 1))
             self.running_mean.mul_(1 - self.MOMENTUM).add_(self.MOMENTUM * mean.detach())
             self.running_var.mul_(1 - self.MOMENTUM).add_(self.MOMENTUM * unbiased)
         scale = self.weight * torch.rsqrt(variance + self.EPSILON)
         shape = (-1, *(1,) * (x.dim() - 2))
         return (x - mean.reshape(shape)) * scale.reshape(shape) + self.bias.reshape(shape)
+
+    @staticmethod
+    def _statistics(x: Tensor, pixels: list[int]) -> tuple[Tensor, Tensor, int]:
+        """Return mean, variance and count of every channel, over the rows of all processes."""
+        own, variance, count = x.mean(pixels), x.var(pixels, correction=0), x.numel() // x.shape[1]
+        if not on_own_rows():
+            return own, variance, count
+        mean = mean_of_processes(own)
+        return mean, mean_of_processes(variance + (own - mean).square()), all_rows(count)
 
     def extra_repr(self) -> str:
         """Return the number of channels."""

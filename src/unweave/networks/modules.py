@@ -19,6 +19,7 @@ from unweave.core.parts import find_object, is_outside, part_name, source_hash, 
 from unweave.core.spec import spec, tag
 from unweave.networks.base import Outputs, Shape
 from unweave.networks.initialise import LAYERS
+from unweave.networks.layers import BatchNorm
 
 _PROBE = 2  # observations with which a module is tried
 _STRUCTURE = "structure:"
@@ -28,16 +29,27 @@ _known: dict[str, Callable[[], nn.Module]] = {}
 
 
 class UserModule(nn.Module):
-    """A user's module inside a network; `vectorises` says whether it runs under `vmap`."""
+    """A user's module inside a network, which maps (B, *shape); `vectorises`: also under `vmap`."""
 
-    def __init__(self, module: nn.Module, vectorises: bool) -> None:
+    def __init__(self, module: nn.Module, shape: Shape, vectorises: bool) -> None:
         super().__init__()
-        self.module, self.vectorises = module, vectorises
+        self.module, self.shape, self.vectorises = module, shape, vectorises
 
     def forward(self, x: Tensor) -> Tensor:
         """Call the module."""
         y: Tensor = self.module(x)
         return y
+
+    @property
+    def mixes_rows(self) -> bool:
+        """Whether a row of the result depends on several rows, as with torch's batch normalisation.
+
+        Our own normalisation is left out, because it knows the rows of other processes.
+        """
+        trial = _Trial(copy.deepcopy(self.module).cpu(), self.shape)
+        for layer in trial.module.modules():
+            layer.training &= not isinstance(layer, BatchNorm)
+        return trial.mixes_rows
 
 
 class ModuleSource:
@@ -213,7 +225,7 @@ def _wrap(source: ModuleSource, role: str, before: Shape, after: Shape, why: str
             f"the {role} {source} does not use its parameter {unused[0]}; remove it, or use it in "
             "forward"
         )
-    return UserModule(source.build(), trial.vectorises)
+    return UserModule(source.build(), before, trial.vectorises)
 
 
 def _text(shape: Shape) -> str:
@@ -240,6 +252,13 @@ class _Trial:
     def deterministic(self) -> bool:
         """Whether a second call gives the same result."""
         return torch.equal(self.result, self._call(self._state()))
+
+    @property
+    def mixes_rows(self) -> bool:
+        """Whether the first row of the result depends on the second observation."""
+        first: Tensor = self.result[0]
+        self.x = torch.stack([self.x[0]] * _PROBE)
+        return not torch.allclose(first, self._call(self._state())[0])
 
     @property
     def untrainable(self) -> str:

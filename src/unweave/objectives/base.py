@@ -21,6 +21,7 @@ from torch import Tensor, nn
 from unweave.aggregate import Estimator
 from unweave.core.noise import Noise
 from unweave.core.optimisers import Adam
+from unweave.core.rows import rowwise
 from unweave.core.schedules import Weight
 from unweave.latents import Latent
 from unweave.likelihoods import Likelihood
@@ -67,6 +68,7 @@ class Nets(nn.Module):
         self.model = model
         self.critics = nn.ModuleDict(critics)
 
+    @rowwise
     def critic(self, z: Tensor, name: str = CRITIC) -> Tensor:
         """Compute the logits of a critic on codes z."""
         return as_float32(cast(Tensor, self.critics[name](z)))

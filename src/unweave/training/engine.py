@@ -104,7 +104,8 @@ class Engine:
     On CUDA a step is a few hundred small kernels, and launching them takes longer than running
     them. So after a few steps from Python, one step of all players and lanes is recorded as a CUDA
     graph, and further steps replay it. A replay uses the tensors of `Lanes` and `Record`, which
-    stay where they are as long as the group trains, even if some of its lanes fail.
+    stay where they are as long as the group trains, even if some of its lanes fail. Steps that
+    several processes take together all come from Python.
     """
 
     def __init__(self, lanes: Lanes) -> None:
@@ -123,7 +124,7 @@ class Engine:
 
     def step(self) -> None:
         """Take the step that the lanes are prepared for."""
-        if self.lanes.device.type != "cuda":
+        if self.lanes.device.type != "cuda" or self.lanes.processes.several:
             self.record.take_step()
             return
         if self._warm_up_steps < _WARM_UP:

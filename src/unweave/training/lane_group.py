@@ -83,6 +83,7 @@ class LaneGroup:
         """Resume from the newest checkpoint that all lanes have, train to the end, and save."""
         self._recall_failures()
         self._resume()
+        self._follow_first()
         self.progress.begin(self.lanes.runs, self.lanes.step)
         try:
             self._train_steps()
@@ -110,6 +111,15 @@ class LaneGroup:
             self.logs[lane] = folders[step].read_log(until=step)
             self.measures[lane] = folders[step].read_measures(until=step)
         self.lanes.restore(saved, step)
+
+    def _follow_first(self) -> None:
+        """Start where the first of several processes does, which has read the checkpoint."""
+        processes, state = self.lanes.processes, self.lanes.state
+        processes.copy_from_first(v for values in state.tensors.values() for v in values.values())
+        state.refresh()
+        step, self.failures = processes.from_first((self.lanes.step, self.failures))
+        self.lanes.seek(step)
+        self.pool.freeze(self.failures)
 
     def _recall_failures(self) -> None:
         """Read which lanes have failed before, or as the shorter run that they continue."""
@@ -147,7 +157,7 @@ class LaneGroup:
                 saved = time.monotonic()
 
     def _stops(self) -> bool:
-        return self.interrupt.requested or time.monotonic() >= self.deadline
+        return self.interrupt.is_due(self.deadline, self.lanes.processes)
 
     def _log(self) -> None:
         """Add a row to the log of every healthy lane, and look for lanes that have failed since."""
@@ -170,6 +180,7 @@ class LaneGroup:
         for lane, finite in enumerate(self.lanes.state.finite()):
             if not finite:
                 found.setdefault(lane, {"step": self.lanes.step - 1, "term": log_rows.GRADIENT})
+        found = self.lanes.processes.from_first(found)
         for lane in sorted(found.keys() - self.failures.keys()):
             self.failures[lane] = found[lane]
             self.progress.broke(self.lanes.runs[lane], found[lane])
@@ -211,7 +222,7 @@ class LaneGroup:
         lanes = self.lanes
         facts = {
             "lanes": [run.digest for run in lanes.runs],
-            **arithmetic(lanes.runs, lanes.device, lanes.precision),
+            **arithmetic(lanes.runs, lanes.device, lanes.precision, lanes.processes),
         }
         stored = [(lane, f) for lane, f in enumerate(self.folders) if f and not f.failure]
         with sync_once():

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import math
-import time
 from collections.abc import Sequence
 from typing import Any
 
@@ -18,6 +17,7 @@ from unweave.training.lane_group import LaneGroup, Monitor, Outcome
 from unweave.training.leases import own_leases
 from unweave.training.memory import device_memory, reuse_memory
 from unweave.training.precision import Precision, check_precision, matmul_precision
+from unweave.training.processes import ALONE, Processes
 from unweave.training.progress import Progress, RecordedProgress, Silent
 from unweave.training.resumption import (
     continuation_note,
@@ -56,13 +56,20 @@ def notes(
     store: Store | None = None,
     precision: Precision = "fp32",
     monitor: Monitor | None = None,
+    processes: Processes = ALONE,
 ) -> list[str]:
     """Return what a user should know before `train` is called with the same arguments."""
     lines = [*dataset.notes, *(note for run in runs for note in run.notes)]
+    if processes.several and len(runs) > 1:
+        lines.append(
+            f"note: {len(runs)} runs train one after the other, each in all {processes.size} "
+            "processes of torchrun; small runs train faster side by side, without torchrun"
+        )
     if store:
         for run in runs:
             lines += label_notes(store.folder(run), dataset)
-        continued = find_continuations(runs, dataset, store, precision, bool(monitor))
+        given = dataset, store, precision, bool(monitor)
+        continued = find_continuations(runs, *given, processes=processes)
         for run in runs:
             if store.folder(run).states:  # resumes from its own
                 continue
@@ -80,7 +87,7 @@ def notes(
     if dataset.device.type == "cuda":
         if why := kernels.unavailable_reason():
             lines.append(f"this GPU trains with torch's own layers, not our faster ones: {why}")
-        elif worth_compiling(runs) and not compiler.available():
+        elif worth_compiling(runs) and not compiler.available() and not processes.several:
             lines.append(f"steps are not compiled, which is slower: torch {torch.__version__}")
     return list(dict.fromkeys(lines))
 
@@ -106,6 +113,7 @@ def train(
     precision: Precision = "fp32",
     monitor: Monitor | None = None,
     deadline: float = math.inf,
+    processes: Processes = ALONE,
 ) -> list[Outcome]:
     """Train runs on one dataset, side by side where possible, and resume unfinished ones.
 
@@ -114,8 +122,14 @@ def train(
     hold the lanes of a group, its halves are trained one after the other. At the deadline
     (on the clock of `time.monotonic`) runs are saved and stop; call again to continue. So they do
     after Ctrl-C or SIGTERM, which then raises `TrainingInterrupted` with the outcomes so far.
+
+    If several processes call this, they train each run together, one run after the other. The store
+    and the monitor of all but the first are not used.
     """
     check_precision(precision)
+    processes.check(runs)
+    if not processes.is_first:
+        store = monitor = None
     outcomes: dict[str, Outcome] = {}
     progress = progress or Silent()
     with contextlib.ExitStack() as locks, Interrupt() as interrupt:
@@ -123,18 +137,24 @@ def train(
             worker = locks.enter_context(own_leases().working(store.root))
             progress = RecordedProgress(progress, worker, str(dataset.device))
         unfinished = _open_runs(runs, dataset, store, locks, outcomes)
-        origins, _ = find_continuations(unfinished, dataset, store, precision, bool(monitor))
-        groups = group_runs(unfinished, store, origins, failed=outcomes)
-        waiting = [part for group in groups for part in fitting_parts(group, dataset)]
+        origins, _ = find_continuations(
+            unfinished, dataset, store, precision, bool(monitor), processes=processes
+        )
+        if processes.several:
+            waiting = _one_by_one(unfinished, outcomes, processes)
+        else:
+            groups = group_runs(unfinished, store, origins, failed=outcomes)
+            waiting = [part for group in groups for part in fitting_parts(group, dataset)]
         while waiting:
             group = waiting.pop(0)
-            if interrupt.requested or time.monotonic() >= deadline:
+            if interrupt.is_due(deadline, processes):
                 outcomes = {run.digest: Outcome(run, None, [], None) for run in group} | outcomes
                 continue
             trained = _train_group(
                 group,
                 dataset,
                 precision,
+                processes,
                 folders=[store.folder(run) if store else None for run in group],
                 origins=[origins.get(run.digest) for run in group],
                 progress=progress,
@@ -148,7 +168,7 @@ def train(
                 waiting = [group[:half], group[half:], *waiting]
             else:
                 outcomes = trained | outcomes
-    found = [outcomes[run.digest] for run in runs]
+    found = [outcomes.get(run.digest) or Outcome(run, None, [], None) for run in runs]
     if interrupt.requested:
         raise TrainingInterrupted(found, interrupt.terminated)
     return found
@@ -171,13 +191,14 @@ def fitting_parts(group: list[Run], dataset: Dataset) -> list[list[Run]]:
 
 
 def _train_group(
-    group: list[Run], dataset: Dataset, precision: Precision, **options: Any
+    group: list[Run], dataset: Dataset, precision: Precision, processes: Processes, **options: Any
 ) -> dict[str, Outcome] | None:
     """Train runs as lanes, with the options of `LaneGroup`; return None if memory is too small."""
     device = dataset.device
     try:
         with kernels.on(device), matmul_precision(precision), reuse_memory(device):
-            lanes = Lanes(group, dataset, device, precision, worth_compiling(group))
+            compiles = worth_compiling(group) and not processes.several
+            lanes = Lanes(group, dataset, device, precision, compiles, processes)
             job = LaneGroup(lanes, **options)
             job.train()
         return job.outcomes
@@ -186,6 +207,15 @@ def _train_group(
             raise
     torch.cuda.empty_cache()
     return None
+
+
+def _one_by_one(
+    runs: list[Run], outcomes: dict[str, Outcome], processes: Processes
+) -> list[list[Run]]:
+    """Return the groups that several processes train: each run alone, unless it is done."""
+    unfinished = processes.from_first([r.digest for r in runs if r.digest not in outcomes])
+    by_digest = {run.digest: run for run in runs}
+    return [[by_digest[digest]] for digest in unfinished]
 
 
 def _open_runs(

@@ -9,6 +9,7 @@ import torch
 
 from unweave.data import Dataset
 from unweave.training.log_rows import fails_alike
+from unweave.training.processes import ALONE, Processes
 from unweave.training.run import Run
 from unweave.training.store import RunFolder, Store
 
@@ -28,10 +29,13 @@ def label_notes(folder: RunFolder, dataset: Dataset) -> list[str]:
     return [] if same else ["labels have changed since training; scores use the new ones"]
 
 
-def arithmetic(runs: Sequence[Run], device: torch.device, precision: str) -> dict[str, object]:
+def arithmetic(
+    runs: Sequence[Run], device: torch.device, precision: str, processes: Processes = ALONE
+) -> dict[str, object]:
     """Return what the bits of a step depend on beside the runs and their state."""
-    compiled = device.type == "cuda" and worth_compiling(runs)
-    return {"device": device.type, "precision": precision, "compiled": compiled}
+    compiled = device.type == "cuda" and worth_compiling(runs) and not processes.several
+    beside = {"processes": processes.size} if processes.size > 1 else {}
+    return {"device": device.type, "precision": precision, "compiled": compiled, **beside}
 
 
 _Key = tuple[tuple[str, frozenset[str] | None], str]  # of a group of runs, and the name of a lane
@@ -60,14 +64,15 @@ def find_continuations(
     precision: str,
     measured: bool = False,
     device: torch.device | None = None,
+    processes: Processes = ALONE,
 ) -> Continuations:
     """Find for each unfinished run a stored one that has taken its first steps, with the same bits.
 
-    That is a run with fewer steps in all, on the same data, device and precision, and with
-    measurements if these are `measured`. All lanes that it was saved with have to continue too,
-    because bits depend on them; those that failed continue as failed runs, if they would fail at
-    the same step. The longest such run is taken. The device is that of the dataset, or the one
-    given.
+    That is a run with fewer steps in all, on the same data, device, precision and number of
+    processes, and with measurements if these are `measured`. All lanes that it was saved with have
+    to continue too, because bits depend on them; those that failed continue as failed runs, if they
+    would fail at the same step. The longest such run is taken. The device is that of the dataset,
+    or the one given.
     """
     if not store:
         return Continuations({}, {})
@@ -90,9 +95,8 @@ def find_continuations(
                     given = folder.settings["steps"], runs_by_digest[digest].steps
                     known = failed if fails_alike(failure, *given) else unknown
                     known[keys[digest], name] = digest, folder
-                why = _difference(
-                    runs_by_digest[digest], folder, dataset, device, precision, measured
-                )
+                facts = arithmetic([runs_by_digest[digest]], device, precision, processes)
+                why = _difference(runs_by_digest[digest], folder, dataset, facts, measured)
             except ValueError as error:  # one of its files is damaged
                 why = str(error)
             if why:
@@ -142,12 +146,7 @@ def _refusal(folder: RunFolder, why: str) -> str:
 
 
 def _difference(
-    run: Run,
-    folder: RunFolder,
-    dataset: Dataset,
-    device: torch.device,
-    precision: str,
-    measured: bool,
+    run: Run, folder: RunFolder, dataset: Dataset, facts: dict[str, object], measured: bool
 ) -> str:
     """Return why a run cannot continue a shorter one, apart from lanes; "" if it can."""
     if (status := folder.status) == "not started":
@@ -156,14 +155,15 @@ def _difference(
         return "it is being trained" if status == "running" else "it has failed"
     if not (states := folder.states):
         return "its checkpoint, state-*.safetensors, was removed"
-    record, facts = folder.read_data(), folder.read_state_facts(max(states))
+    record, saved = folder.read_data(), folder.read_state_facts(max(states))
     if record.fingerprint != dataset.fingerprint:
         return "the data have changed"
     if run.labels and record.labels_fingerprint != dataset.labels_fingerprint:
         return "the labels have changed"
-    for name, value in arithmetic([run], device, precision).items():
-        if facts.get(name) != value:
-            return f"its steps had {name}={facts.get(name)}, and these have {name}={value}"
+    alone = {"processes": 1}
+    for name, value in (alone | facts).items():
+        if (had := (alone | saved).get(name)) != value:
+            return f"its steps had {name}={had}, and these have {name}={value}"
     if measured and not folder.read_measures():
         return "it has no measurements"
     return ""

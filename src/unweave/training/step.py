@@ -20,6 +20,7 @@ from unweave.objectives.base import MODEL, BaseObjective
 from unweave.training.compile import compile_if
 from unweave.training.flat_parameters import Tensors, like_parameter
 from unweave.training.precision import Precision, half_precision, matmul_precision
+from unweave.training.processes import ALONE, Processes
 from unweave.training.run import Run
 from unweave.training.sampler import Sampler
 from unweave.training.state import check_tensors, initial_state
@@ -49,11 +50,14 @@ class Lanes:
         device: torch.device,
         precision: Precision = "fp32",
         compiles: bool = False,
+        processes: Processes = ALONE,
     ) -> None:
         self.runs, self.dataset, self.device, self.precision = runs, dataset, device, precision
         on_gpu = device.type == "cuda"
+        self.processes = processes
         self.compiles = compiles and on_gpu
         self.nets = runs[0].build(dataset.shape).to(device)
+        processes.check_networks(self.nets)
         self.players = [update.player for update in runs[0].objective.updates]
         self.teacher = LabelTargets(runs[0].labels, runs[0].latent, dataset)
         self.state = initial_state(runs, self.nets, device, half=on_gpu and precision == "bf16")
@@ -141,16 +145,20 @@ class Lanes:
     ) -> tuple[Tensors, Tensors, Tensors]:
         """Move one player on a batch; return means and shares of its terms, and the carry."""
         parameters = self.state.parameters | self.state.half_copies
-        gradients, means, shares, carry = self._gradients[update](
-            parameters, self.state.buffers, weights, self._batch(rows), carry
-        )
-        self._optimise(update, gradients)
+        with self.processes.divided_rows():
+            gradients, means, shares, carry = self._gradients[update](
+                parameters, self.state.buffers, weights, self._batch(rows, self.processes), carry
+            )
+        self._optimise(update, self.processes.mean(gradients))
         return means, shares, carry
 
-    def _batch(self, rows: Tensor) -> Tensors:
-        """Return observations (L, B, ...), label targets, seeds and steps for rows (L, B)."""
-        own = {"seed": self.seeds, "step": self.clock}
-        return {"x": self.sampler.images(rows), **own, **self.teacher.targets(rows)}
+    def _batch(self, rows: Tensor, processes: Processes = ALONE) -> Tensors:
+        """Return observations (L, B, ...), label targets, seeds and steps for rows (L, B).
+
+        Each of the processes reads its part of the observations.
+        """
+        x = processes.gather_rows(self.sampler.images(processes.own_rows(rows)))
+        return {"x": x, "seed": self.seeds, "step": self.clock, **self.teacher.targets(rows)}
 
     def _compute_gradients(
         self,
