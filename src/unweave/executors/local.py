@@ -90,14 +90,14 @@ class Local(RemoteExecutor):
     @contextlib.contextmanager
     def open(self, device: str, store: Path) -> Iterator[Pool]:
         """Start a process for each device when it gets its first task."""
-        pool = Processes(self.devices(device))
+        pool = LocalPool(self.devices(device))
         try:
             yield pool
         finally:
             pool.close()
 
 
-class Processes:
+class LocalPool:
     """Workers on this machine, one for each device; one that died is started again."""
 
     def __init__(self, devices: Sequence[str]) -> None:
