@@ -211,13 +211,8 @@ export function complete(id: string, completed: (each: View) => View): void {
 export const canUndo = computed(() => changes.value >= 0 && past.length > 0);
 export const canRedo = computed(() => changes.value >= 0 && future.length > 0);
 
-export function undo(): void {
-  step(past, future);
-}
-
-export function redo(): void {
-  step(future, past);
-}
+export const undo = (): void => step(past, future);
+export const redo = (): void => step(future, past);
 
 function step(from: View[], to: View[]): void {
   const target = from.pop();

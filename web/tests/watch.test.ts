@@ -66,6 +66,10 @@ function watcher(step: () => number, weights: () => number): Watcher {
 /** Wait until everything that is under way is done. */
 const settled = () => new Promise((resolve) => setTimeout(resolve, 50));
 
+/** Wait until the page has the weights of a step, however long a busy machine takes. */
+const weightsAt = (step: number) =>
+  vi.waitFor(() => expect(models.value.get("aaaaaaaaaaaa")!.data.step).toBe(step));
+
 describe("the question for the manifest", () => {
   it("names the manifest that the page has, and is not answered with the same one", async () => {
     let step = 7;
@@ -184,7 +188,7 @@ describe("watching", () => {
       () => 300,
       () => 200,
     ).look();
-    await settled();
+    await weightsAt(200);
     const newer = models.value.get("aaaaaaaaaaaa")!;
     expect(newer).not.toBe(before);
     expect(originOf(newer).kind).toBe("upload");
@@ -194,7 +198,7 @@ describe("watching", () => {
       () => 500,
       () => 400,
     ).look();
-    await settled();
+    await weightsAt(400);
     const newest = models.value.get("aaaaaaaaaaaa")!;
     expect(codeOf(newest, originOf(newest))![0]).toBe(400);
     expect(view.value.z![0]).toBe(7);
