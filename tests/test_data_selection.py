@@ -316,7 +316,7 @@ def test_a_selection_of_a_streamed_dataset_is_streamed_if_large(
 ):
     codes = np.stack([np.arange(200) % 3, np.arange(200) // 50], 1)
     np.savez(tmp_path / "a.npz", x=STREAMED, codes=codes)
-    monkeypatch.setattr("unweave.data.files.arrays.MOST", 2**21 if small else 2**12)
+    monkeypatch.setattr("unweave.data.files.build.MOST", 2**21 if small else 2**12)
     monkeypatch.setattr("unweave.data.files.streaming.WINDOW", 2**15)  # eight rows
     in_memory = Selected(Arrays(tmp_path / "a.npz", "x", "codes", stream=False), selections).load(
         CPU

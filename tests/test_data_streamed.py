@@ -221,7 +221,7 @@ def test_changed_data_are_detected(file, tmp_path):
 
 def test_the_scan_is_cached_until_the_file_changes(file, monkeypatch):
     dataset = dataset_of(file)
-    monkeypatch.setattr("unweave.data.files.arrays.scan", None)  # a second pass would fail
+    monkeypatch.setattr("unweave.data.files.build.scan", None)  # a second pass would fail
     assert dataset_of(file).fingerprint == dataset.fingerprint
 
 

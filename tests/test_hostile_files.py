@@ -207,14 +207,14 @@ def specs():
             name: hint for name, hint in get_type_hints(cls, include_extras=True).items()
             if name in spec.field_names(cls)
         }  # fmt: skip
-        waiting += [leaf for hint in found[cls].values() for leaf in spec._flatten(hint)]
+        waiting += [leaf for hint in found[cls].values() for leaf in spec.flat_members(hint)]
     return found
 
 
 @pytest.mark.parametrize("cls", specs(), ids=lambda cls: cls.__name__)
 def test_booleans_are_not_numbers_and_numbers_are_not_booleans(cls):
     for name, hint in specs()[cls].items():
-        leaves = {leaf for leaf in spec._flatten(hint)}
+        leaves = {leaf for leaf in spec.flat_members(hint)}
         if leaves & {int, float} and bool not in leaves:
             with pytest.raises(ValueError, match=f"{name}: expected a number, got True"):
                 cls(**{name: True})

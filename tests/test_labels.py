@@ -145,7 +145,7 @@ def test_labels_that_do_not_fit_are_refused_with_advice(label, message):
 
 
 def test_labels_survive_the_command_line():
-    from unweave.core.spec import override
+    from unweave.core.assignments import override
 
     text = 'labels=[{"factor": "shape", "block": "what.shape", "share": 0.2}]'
     expected = Label("shape", block="what.shape", share=0.2)

@@ -14,7 +14,7 @@ import unweave as uw
 from datasets import CPU
 from unweave import likelihoods
 from unweave.data import ArrayDataset, HeldOut, InMemory, Schema, Selected, Subset, from_array
-from unweave.data.files.arrays import take_split
+from unweave.data.files.build import take_split
 from unweave.data.scaling import Scaling
 from unweave.data.splits import with_split
 from unweave.evaluation.fit import train_runs

@@ -16,6 +16,7 @@ from torch import nn
 import unweave as uw
 from datasets import SMALL, small_run
 from unweave.core import parts, spec
+from unweave.core.assignments import override
 from unweave.core.bibliography import citations
 from unweave.core.schedules import Schedule, Weight
 from unweave.latents import Gaussian
@@ -178,9 +179,9 @@ def module(tmp_path, monkeypatch):
 
 
 def test_the_command_line_takes_a_part_by_its_module_and_sets_its_fields(module):
-    run = spec.override(Run, ["objective=elsewhere:Other"])
+    run = override(Run, ["objective=elsewhere:Other"])
     assert run.objective.kind == "elsewhere:Other"
-    weighted = spec.override(Run, ["objective=test_own_parts:Mine", "objective.weight=5"])
+    weighted = override(Run, ["objective=test_own_parts:Mine", "objective.weight=5"])
     assert weighted.objective == Mine(weight=5.0)
 
 
@@ -198,7 +199,7 @@ def test_the_command_line_takes_a_part_by_its_module_and_sets_its_fields(module)
 )
 def test_a_part_that_cannot_be_used_is_refused(module, assignment, message):
     with pytest.raises(ValueError, match=message):
-        spec.override(Run, [assignment])
+        override(Run, [assignment])
 
 
 def test_reading_a_run_never_imports_a_module(module):
@@ -209,7 +210,7 @@ def test_reading_a_run_never_imports_a_module(module):
 
 
 def test_changed_code_is_another_run_and_loading_the_old_one_warns(module):
-    old = spec.override(Run, ["objective=elsewhere:Other"])
+    old = override(Run, ["objective=elsewhere:Other"])
     stored = spec.to_json(old)
     for text, same in (
         (SOURCE.replace("# a comment", "# another comment, longer"), True),
@@ -220,7 +221,7 @@ def test_changed_code_is_another_run_and_loading_the_old_one_warns(module):
         importlib.reload(sys.modules["elsewhere"])
         parts._used.clear()
         linecache.checkcache()
-        new = spec.override(Run, ["objective=elsewhere:Other"])
+        new = override(Run, ["objective=elsewhere:Other"])
         assert (new.digest == old.digest) is same
     with pytest.warns(parts.OwnPartWarning, match="the code of elsewhere:Other has changed"):
         spec.from_json(Run, stored)
@@ -230,7 +231,7 @@ def test_an_installed_package_announces_parts_by_entry_points(module, monkeypatc
     entry = EntryPoint("other", "elsewhere:Other", parts.GROUP)
     monkeypatch.setattr(parts, "entry_points", lambda group: [entry])
     sys.path.insert(0, str(module.parent))
-    run = spec.override(Run, ["objective=other"])
+    run = override(Run, ["objective=other"])
     assert run.objective.kind == "elsewhere:Other"
     sys.modules.pop("elsewhere")
     parts._used.clear()
@@ -370,7 +371,7 @@ def test_code_that_differs_only_in_a_helper_a_constant_or_a_closure_is_another_r
         importlib.invalidate_caches()
         linecache.checkcache()
         parts._used.clear()
-        digests.add(spec.override(Run, ["objective=elsewhere:Other"]).digest)
+        digests.add(override(Run, ["objective=elsewhere:Other"]).digest)
     assert len(digests) == 3
 
     def make(factor):

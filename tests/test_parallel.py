@@ -2,6 +2,8 @@
 
 import os
 import signal
+import subprocess
+import sys
 import threading
 import time
 
@@ -48,7 +50,8 @@ def test_processes_share_cores_keep_order_and_raise_errors(monkeypatch):
 
 def interrupts(_):
     time.sleep(0.05)  # so that every process gets an item
-    return signal.getsignal(signal.SIGINT)
+    inherited = signal.SIGINT in signal.pthread_sigmask(signal.SIG_BLOCK, [])
+    return inherited, signal.getsignal(signal.SIGINT)
 
 
 def test_processes_that_join_later_leave_interrupts_to_their_parent(monkeypatch):
@@ -56,7 +59,22 @@ def test_processes_that_join_later_leave_interrupts_to_their_parent(monkeypatch)
     list(process_map(abs, range(2), 2))
     monkeypatch.setattr(parallel, "_pool", lambda *_: POOL(3, 9))  # the same share, a larger pool
     found = list(process_map(interrupts, range(9), 3))
-    assert set(found) == {signal.SIG_IGN}
+    assert set(found) == {(True, signal.SIG_IGN)}
+
+
+def test_new_processes_cannot_be_interrupted_during_their_first_imports():
+    """The process that starts the trackers of resources unblocks interrupts; it used to be first.
+
+    Workers then printed a traceback if Ctrl-C came while they imported.
+    """
+    script = """
+import functools, signal
+from unweave.core.parallel import process_map
+blocked = functools.partial(signal.pthread_sigmask, signal.SIG_BLOCK)
+print(all(signal.SIGINT in found for found in process_map(blocked, [()] * 4, 2)))
+"""
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True)
+    assert done.stdout == "True\n", done.stderr
 
 
 def test_results_come_in_order_and_few_items_are_read_ahead():

@@ -12,6 +12,7 @@ import unweave as uw
 from datasets import CPU
 from unweave import likelihoods
 from unweave.core import spec
+from unweave.core.assignments import override
 from unweave.core.schedules import at
 from unweave.data import (
     AnySelection,
@@ -49,7 +50,7 @@ CHOICES = [(field, kind) for field, union in UNIONS.items() for kind in spec.mem
 
 @pytest.mark.parametrize(("field", "kind"), CHOICES)
 def test_every_member_of_every_union_can_be_chosen_and_survives_json(field, kind):
-    run = spec.override(Run, [f"{field}={kind}", *NEEDS.get(kind, [])])
+    run = override(Run, [f"{field}={kind}", *NEEDS.get(kind, [])])
     assert getattr(run, field).kind == kind
     again = spec.from_json(Run, spec.to_json(run))
     assert again == run
@@ -60,12 +61,12 @@ def test_the_command_line_of_the_readme():
     words = ["objective=factor-vae", "objective.gamma=35", "latent.size=10", "data=shapes2d",
              "seed=3"]  # fmt: skip
     expected = Run(objective=uw.FactorVAE(gamma=35.0), latent=uw.Gaussian(10), seed=3)
-    assert spec.override(Run, words) == expected
-    assert spec.override(Run, reversed(words)) == expected
+    assert override(Run, words) == expected
+    assert override(Run, reversed(words)) == expected
 
 
 def test_nested_parts_can_be_set():
-    run = spec.override(Run, ["objective=factor-vae", "objective.critic.width=7",
+    run = override(Run, ["objective=factor-vae", "objective.critic.width=7",
                               "objective.critic.optimiser.betas=[0.1,0.2]"])  # fmt: skip
     assert run.objective.critic.width == 7
     assert run.objective.critic.depth == 6
@@ -78,11 +79,11 @@ def test_trees_can_be_built():
         "latent.place=product", "latent.place.x=gaussian", "latent.place.x.size=1",
     ]  # fmt: skip
     expected = uw.Product(style=uw.Gaussian(8), place=uw.Product(x=uw.Gaussian(1)))
-    assert spec.override(Run, words).latent == expected
+    assert override(Run, words).latent == expected
 
 
 def test_a_schedule_can_be_chosen():
-    run = spec.override(Run, ["objective.beta=linear", "objective.beta.stop=6"])
+    run = override(Run, ["objective.beta=linear", "objective.beta.stop=6"])
     assert run.objective.beta == uw.Linear(0.0, 6.0)
     assert at(run.objective.beta, 5_000) == 3.0
 
@@ -114,7 +115,7 @@ def test_a_schedule_can_be_chosen():
 )
 def test_errors_name_the_place_and_the_remedy(words, message):
     with pytest.raises(ValueError, match=r".+") as caught:
-        spec.override(Run, words)
+        override(Run, words)
     assert message in str(caught.value)
     assert "\n" not in str(caught.value)
 
@@ -194,7 +195,7 @@ def test_errors_in_python_are_one_line_too(make, message):
         (lambda: uw.Gaussian(2, variances=(1.0, -1.0)), r"^variances\.1: .*greater than 0"),
         (lambda: uw.Product(uw.Gaussian(2)), r"Product takes names"),
         (lambda: uw.Run(objective="beta-vae"), r"use BetaVAE\(\.\.\.\)"),
-        (lambda: spec.override(Run, ["objective.beta=four"]), r"cyclic, linear or a number"),
+        (lambda: override(Run, ["objective.beta=four"]), r"cyclic, linear or a number"),
     ],
 )
 def test_messages_name_fields_and_not_the_insides_of_the_library(make, message):

@@ -284,6 +284,7 @@ def _data(
 def _published(name: str, fields: list[str] | None) -> PublishedSpec:
     """Return the spec of a published dataset, with its fields."""
     from unweave.core import spec
+    from unweave.core.assignments import override
     from unweave.core.hints import nearest
     from unweave.data import Data, Published, PublishedSpec
     from unweave.training.run import Run
@@ -293,6 +294,6 @@ def _published(name: str, fields: list[str] | None) -> PublishedSpec:
         hint = " It needs no files." if name in spec.members(Data) else ""
         raise ValueError(f"{name!r} is not a published dataset.{hint} {nearest(name, known)}")
     assignments = [f"data={name}", *(f"data.{field}" for field in _bare(fields))]
-    data = spec.override(Run, assignments).data
+    data = override(Run, assignments).data
     assert isinstance(data, PublishedSpec)
     return data

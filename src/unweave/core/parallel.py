@@ -131,10 +131,25 @@ def _pool(count: int, cores: int) -> Any:
 
     share = max(1, cores // count)
     threads = dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS"), str(share))
+    _start_trackers()
     with blocked(signal.SIGINT):
         return loky.get_reusable_executor(
             count, timeout=60, initializer=_start_worker, initargs=(share,), env=threads
         )
+
+
+def _start_trackers() -> None:
+    """Start the processes that clean up after others, which the first worker would start.
+
+    Whoever starts them unblocks interrupts afterwards, so that workers would receive them too.
+    """
+    if hasattr(signal, "pthread_sigmask"):  # not on Windows, which has no such processes
+        from multiprocessing import resource_tracker
+
+        import loky.backend.resource_tracker
+
+        resource_tracker.ensure_running()
+        loky.backend.resource_tracker.ensure_running()
 
 
 def _worker_killed(count: int) -> WorkerKilled:

@@ -17,7 +17,7 @@ import functools
 import hashlib
 import json
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from typing import (
     Annotated,
     Any,
@@ -39,11 +39,9 @@ from unweave.core.hints import nearest
 from unweave.core.parts import (
     HASH,
     MissingPart,
-    announced,
     content_of,
     find_part,
     from_content,
-    import_part,
     is_own,
     is_part_name,
     part_name,
@@ -58,7 +56,6 @@ Size = Annotated[int, Field(gt=0, le=1_000_000)]  # of what is in memory: units,
 
 _NAME = re.compile(r"[a-zA-Z_]\w*|\d+").fullmatch
 _SPAN = re.compile(r"(\d+) ?(?:-|:|\.\.\.|to) ?(\d+)").fullmatch  # how a range is often written
-_DEEPEST = 50  # names of a dotted path
 _SHOWN = 4  # kinds that a hint lists
 
 # Part of every digest. Raise it when a default value changes, or when a field or kind is renamed:
@@ -87,7 +84,7 @@ def _reject_booleans(cls: type, given: Any) -> Any:
     """
     fields = given
     if isinstance(given, ArgsKwargs):
-        fields = {**dict(zip(_fields(cls), given.args, strict=False)), **(given.kwargs or {})}
+        fields = {**dict(zip(fields_of(cls), given.args, strict=False)), **(given.kwargs or {})}
     for name, value in fields.items() if isinstance(fields, dict) else ():
         if expected := _wrong_type(value, _leaves(cls).get(name, frozenset((Any,)))):
             raise PydanticCustomError("boolean", "{text}", {"text": expected, "field": name})
@@ -108,7 +105,7 @@ def _wrong_type(value: Any, leaves: frozenset[Any]) -> str:
 @functools.cache
 def _leaves(cls: type) -> dict[str, frozenset[Any]]:
     """The types that the values of each field may have, also those inside of lists."""
-    return {name: frozenset(_flatten(hint)) for name, hint in _fields(cls).items()}
+    return {name: frozenset(flat_members(hint)) for name, hint in fields_of(cls).items()}
 
 
 def plain_errors(cls: type[T]) -> type[T]:
@@ -152,8 +149,8 @@ def members(union: Any) -> dict[str, type]:
     ['vae', 'wae']
     """
     found: dict[str, type] = {}
-    for candidate in _flatten(union):
-        kind = _hints(candidate).get("kind") if isinstance(candidate, type) else None
+    for candidate in flat_members(union):
+        kind = annotations_of(candidate).get("kind") if isinstance(candidate, type) else None
         if get_origin(kind) is Literal:
             found[get_args(kind)[0]] = candidate
     return found
@@ -161,13 +158,13 @@ def members(union: Any) -> dict[str, type]:
 
 def field_names(cls: type) -> tuple[str, ...]:
     """Names of the fields of a spec that a user sets."""
-    return tuple(_fields(cls))
+    return tuple(fields_of(cls))
 
 
 @functools.cache
 def lane_fields(cls: type) -> tuple[str, ...]:
     """Names of the fields of a spec that are marked as `Lane`."""
-    return tuple(name for name, hint in _hints(cls).items() if _is_lane(hint))
+    return tuple(name for name, hint in annotations_of(cls).items() if _is_lane(hint))
 
 
 def to_json(value: object) -> Any:
@@ -230,27 +227,6 @@ def from_json(cls: type[T], content: object) -> T:
         raise ValueError("expected a spec, got values that are nested too deeply") from None
 
 
-def override(cls: type[T], assignments: Iterable[str], base: Mapping[str, Any] | None = None) -> T:
-    """A spec from `path=value` assignments, as on the command line.
-
-    A value that names a member of the union at that path chooses that member, with its defaults;
-    any other value is read as JSON, else as text.
-
-    >>> from unweave.training.run import Run
-    >>> run = override(Run, ["objective=factor-vae", "objective.gamma=35", "seed=3"])
-    >>> run.objective.gamma, run.seed
-    (35.0, 3)
-    """
-    content: dict[str, Any] = dict(base or to_json(cls()))
-    parsed = [_parse(assignment) for assignment in assignments]
-    # What chooses a member comes first; unknown names come last, when members are chosen.
-    for path, value in sorted(parsed, key=lambda item: (not _child(cls, item[0][0]), len(item[0]))):
-        if len(path) > _DEEPEST:
-            raise ValueError(f"{'.'.join(path[:3])}...: expected at most {_DEEPEST} names")
-        _assign(content, cls, path, value)
-    return from_json(cls, content)
-
-
 def explain(error: ValidationError, cls: type) -> str:
     """One line for each thing wrong with a spec: where, what was expected, what came."""
     deepest: dict[str, Any] = {}
@@ -267,61 +243,42 @@ def _closeness(problem: Any) -> tuple[bool, int]:
 
 
 @functools.cache
-def _hints(cls: type) -> dict[str, Any]:
+def annotations_of(cls: type) -> dict[str, Any]:
     """The annotations of a spec; to evaluate them takes longer than to validate a run."""
     return get_type_hints(cls, include_extras=True)
 
 
-def _flatten(union: Any) -> list[Any]:
+def flat_members(union: Any) -> list[Any]:
     """All members of a possibly nested, possibly annotated union."""
     if get_origin(union) is Annotated:
-        return _flatten(get_args(union)[0])
+        return flat_members(get_args(union)[0])
     if isinstance(union, type):
         return [union]
-    return [leaf for arg in get_args(union) for leaf in _flatten(arg)]
+    return [leaf for arg in get_args(union) for leaf in flat_members(arg)]
 
 
 def _is_lane(hint: Any) -> bool:
     return get_origin(hint) is Annotated and any(isinstance(m, Lane) for m in get_args(hint)[1:])
 
 
-def _parse(assignment: str) -> tuple[list[str], Any]:
-    path, sign, text = assignment.partition("=")
-    if not sign or not path:
-        raise ValueError(
-            f"expected an assignment such as objective=beta-vae or seed=3, got {assignment!r}"
-        )
-    return path.split("."), read_value(text)
-
-
-def read_value(text: str) -> Any:
-    """Read a value as JSON if it is that, otherwise as text."""
-    try:
-        return json.loads(text)
-    except json.JSONDecodeError:
-        return text
-    except (ValueError, RecursionError):  # thousands of digits or brackets
-        raise ValueError(f"expected a value, got {text[:20]}...: it is too long") from None
-
-
-def _fields(cls: type) -> dict[str, Any]:
+def fields_of(cls: type) -> dict[str, Any]:
     """Field names of a spec with their annotations; the tag is not one a user sets."""
-    hints = _hints(cls)
+    hints = annotations_of(cls)
     if dataclasses.is_dataclass(cls):
         return {f.name: hints[f.name] for f in dataclasses.fields(cls) if f.name != "kind"}
     return {}
 
 
-def _child(cls: type, name: str) -> Any:
+def child_annotation(cls: type, name: str) -> Any:
     """Annotation of the field `name` of a spec, free-form names of a product included."""
-    fields = _fields(cls)
+    fields = fields_of(cls)
     if name in fields:
         return fields[name]
-    extra = _hints(cls).get("__pydantic_extra__")
+    extra = annotations_of(cls).get("__pydantic_extra__")
     return get_args(extra)[1] if extra else None
 
 
-def _owner(annotation: Any, content: Any) -> type | None:
+def owner_of(annotation: Any, content: Any) -> type | None:
     """The spec class that a piece of content at an annotation belongs to."""
     union = members(annotation)
     if isinstance(content, dict) and str(content.get("kind")) in union:
@@ -329,39 +286,12 @@ def _owner(annotation: Any, content: Any) -> type | None:
     if isinstance(content, dict) and is_part_name(content.get("kind")):
         return find_part(content["kind"])
     classes: list[type] = [
-        c for c in _flatten(annotation) if isinstance(c, type) and dataclasses.is_dataclass(c)
+        c for c in flat_members(annotation) if isinstance(c, type) and dataclasses.is_dataclass(c)
     ]
     return classes[0] if len(classes) == 1 else None
 
 
-def _assign(content: dict[str, Any], cls: type, path: list[str], value: Any) -> None:
-    """Set the value at a dotted path, filling in the defaults of what is passed on the way."""
-    name, *rest = path
-    if name == "kind" and "__pydantic_extra__" in _hints(cls):
-        raise ValueError(f"a block of a {cls.__name__} cannot be called 'kind': call it otherwise")
-    annotation = _child(cls, name)
-    if annotation is None:
-        raise ValueError(
-            f"{name!r} is not a field of {cls.__name__}: {_other_place(name, cls, content)}"
-        )
-    if not rest:
-        content[name] = _chosen(name, annotation, value)
-        return
-    if member := _member(annotation):
-        content[name] = _assigned(name, list(content.get(name) or ()), member, rest, value)
-        return
-    inner = content.get(name, _default(cls, name))
-    owner = _owner(annotation, inner)
-    if owner is None:
-        hint = f"choose one first: {name}={' or '.join(members(annotation)) or 'VALUE'}"
-        raise ValueError(f"{'.'.join(path)!r} has no place, as {name!r} is not set; {hint}")
-    if not isinstance(inner, dict):
-        inner = {}
-    content[name] = inner = dict(inner)
-    _assign(inner, owner, rest, value)
-
-
-def _other_place(name: str, cls: type, content: Mapping[str, Any]) -> str:
+def other_place(name: str, cls: type, content: Mapping[str, Any]) -> str:
     """Say where a spec has a field that it does not have itself: in its parts, or nowhere.
 
     A spec may list words that others use for its fields in a class variable, `OTHER_NAMES`.
@@ -374,7 +304,7 @@ def _other_place(name: str, cls: type, content: Mapping[str, Any]) -> str:
         more = f" and {len(kinds) - _SHOWN} more" if len(kinds) > _SHOWN else ""
         places[path] = f" (of {owner}={', '.join(kinds[:_SHOWN])}{more})" if kinds else ""
     if not places:
-        return nearest(name, _fields(cls))
+        return nearest(name, fields_of(cls))
     return f"did you mean {' or '.join(path + kinds for path, kinds in places.items())}?"
 
 
@@ -384,11 +314,11 @@ def _places(name: str, cls: type, content: Mapping[str, Any]) -> dict[str, list[
     A part that has the field as it stands needs no kind.
     """
     found: dict[str, list[str]] = {}
-    for field, annotation in _fields(cls).items():
-        inner = content.get(field, _default(cls, field))
-        owner = _owner(annotation, inner)
-        kinds = [kind for kind, each in members(annotation).items() if name in _fields(each)]
-        if owner is not None and name in _fields(owner):
+    for field, annotation in fields_of(cls).items():
+        inner = content.get(field, default_json(cls, field))
+        owner = owner_of(annotation, inner)
+        kinds = [kind for kind, each in members(annotation).items() if name in fields_of(each)]
+        if owner is not None and name in fields_of(owner):
             found[f"{field}.{name}"] = []
         elif kinds:
             found[f"{field}.{name}"] = kinds
@@ -398,42 +328,7 @@ def _places(name: str, cls: type, content: Mapping[str, Any]) -> dict[str, list[
     return found
 
 
-def _member(annotation: Any) -> type | None:
-    """The spec that a field holds any number of, if it does."""
-    if get_origin(annotation) is not tuple:
-        return None
-    kind = get_args(annotation)[0]
-    return kind if dataclasses.is_dataclass(kind) and isinstance(kind, type) else None
-
-
-def _assigned(name: str, items: list[Any], member: type, path: list[str], value: Any) -> list[Any]:
-    """A list of specs with one field of one of them set, or one more."""
-    number, *rest = path
-    if not number.isdigit() or int(number) > len(items) or not rest:
-        raise ValueError(
-            f"{name} is a list: set the fields of its members by number, from 0, as in "
-            f"{name}.{len(items)}.{next(iter(_fields(member)))}=VALUE"
-        )
-    index = int(number)
-    inner = dict(items[index]) if index < len(items) else {}
-    _assign(inner, member, rest, value)
-    return [*items[:index], inner, *items[index + 1 :]]
-
-
-def _chosen(name: str, annotation: Any, value: Any) -> Any:
-    """A value as it stands in the JSON form: the name of a union's member means that member."""
-    union = members(annotation)
-    if not union or not isinstance(value, str):
-        return value
-    if value in union:
-        return {"kind": value}
-    if ":" in value or value in announced():
-        return {"kind": register(import_part(value))}
-    number = " or a number" if float in _flatten(annotation) else ""
-    raise ValueError(f"{name}: {value!r} is not known: {nearest(value, union)[:-1]}{number}.")
-
-
-def _default(cls: type, name: str) -> Any:
+def default_json(cls: type, name: str) -> Any:
     """The JSON form of a field's default, {} where it has none."""
     if dataclasses.is_dataclass(cls):
         for field in dataclasses.fields(cls):
@@ -462,7 +357,7 @@ def _explain_one(problem: Any, cls: type) -> str:
         return f"{where}: {name!r} is not known: {nearest(name, valid)}"
     if kind in ("unexpected_keyword_argument", "extra_forbidden") and owner is not None:
         name = str(problem["loc"][-1])
-        return f"{where}: not a field of {owner.__name__}: {_other_place(name, owner, {})}"
+        return f"{where}: not a field of {owner.__name__}: {other_place(name, owner, {})}"
     if kind == "tuple_type":
         return f"{where}: expected a list, in JSON as [...], got {given!r}"
     if not problem["loc"] and kind == "dataclass_type":
@@ -481,7 +376,7 @@ def _explain_one(problem: Any, cls: type) -> str:
 def _forms(problem: Any, cls: type) -> str:
     """How a part can be given, in Python and on the command line."""
     name = str(problem["loc"][0])
-    kinds = members(_child(cls, name))
+    kinds = members(child_annotation(cls, name))
     if isinstance(kind := problem["input"], str) and kind in kinds:
         return f"use {kinds[kind].__name__}(...), or {name}={kind} on the command line"
     choices = ", ".join(f"{c.__name__}(...) or {name}={kind}" for kind, c in kinds.items())
@@ -499,11 +394,11 @@ def _locate(loc: tuple[int | str, ...], cls: type) -> tuple[str, type | None]:
             annotation = None
             continue
         if annotation is not None:
-            owner = _owner(annotation, None)
+            owner = owner_of(annotation, None)
         if isinstance(step, str) and (step in ("number", "list", "tuple") or not _NAME(step)):
             continue
         if isinstance(step, int) and not names:  # a positional argument
-            step = list(_fields(cls))[step]
+            step = list(fields_of(cls))[step]
         names.append(str(step))
-        annotation = _child(owner, str(step)) if owner is not None else None
+        annotation = child_annotation(owner, str(step)) if owner is not None else None
     return ".".join(names), owner

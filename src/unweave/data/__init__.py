@@ -11,13 +11,8 @@ from typing import Annotated
 from unweave.core.parts import Open
 from unweave.data.dataset import MISSING, ArrayDataset, Dataset, DataSpec, Schema
 from unweave.data.features import in_classes, write_features
-from unweave.data.files.arrays import (
-    Arrays,
-    InMemory,
-    array_dataset,
-    as_numpy,
-    from_array,
-)
+from unweave.data.files.arrays import Arrays, InMemory, from_array
+from unweave.data.files.build import array_dataset, as_numpy
 from unweave.data.files.folder import Folder
 from unweave.data.files.new_observations import NewObservations, read_like
 from unweave.data.files.streaming import StreamedDataset

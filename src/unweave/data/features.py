@@ -23,7 +23,7 @@ from unweave.core.hints import naming
 from unweave.core.outputs import npz_bytes, refuse_run_folder
 from unweave.data.dataset import Dataset, Schema
 from unweave.data.files.array_file import TableFile, open_array_file
-from unweave.data.files.arrays import as_numpy
+from unweave.data.files.build import as_numpy
 from unweave.data.files.factors import read_factors
 from unweave.data.files.rows import Array
 from unweave.data.files.tables import join_columns

@@ -24,7 +24,7 @@ from torch import Tensor
 from unweave.core.spec import spec, tag
 from unweave.data.dataset import AbsolutePath, Dataset, Schema
 from unweave.data.features import with_features
-from unweave.data.files.arrays import select_streamed
+from unweave.data.files.build import select_streamed
 from unweave.data.files.streaming import StreamedDataset
 from unweave.data.selection import AnySelection
 from unweave.data.sources import SourceData

@@ -6,8 +6,9 @@ from typing import Annotated, cast
 
 from pydantic import Field
 
+from unweave.core.assignments import override
 from unweave.core.hints import nearest
-from unweave.core.spec import members, override
+from unweave.core.spec import members
 from unweave.executors.local import Local
 from unweave.executors.ray import Ray
 from unweave.executors.slurm import Slurm

@@ -22,6 +22,7 @@ from typing import Any, cast, get_type_hints
 from pydantic import BaseModel
 
 from unweave.core import spec
+from unweave.core.assignments import override, read_value
 from unweave.core.hints import naming, near_paths, nearest, nearest_path
 from unweave.core.parts import announced
 from unweave.core.schedules import Weight
@@ -98,7 +99,7 @@ def runs_from(
     stated = base or {}
 
     def create(assignments: Sequence[str], start: dict[str, Any]) -> Run:
-        run = spec.override(Run, assignments, start)
+        run = override(Run, assignments, start)
         if not selections and features is None:
             return run
         return dataclasses.replace(run, data=_select(run.data, selections, features))
@@ -195,7 +196,7 @@ def selection_from(text: str) -> AnySelection:
                     "held-out:shape=heart,x=0..15 or correlated:factors=floor_hue+wall_hue"
                 )
             if name in fields or known[kind] is not HeldOut:
-                content[name] = value.split("+") if name == "factors" else spec.read_value(value)
+                content[name] = value.split("+") if name == "factors" else read_value(value)
             else:
                 classes[name] = [_read_class(each) for each in value.split("+")]
         combinations.append(classes)
@@ -209,7 +210,7 @@ def selection_from(text: str) -> AnySelection:
 
 def _read_class(text: str) -> Any:
     """Return the name of a class: a number if the text is exactly that number, otherwise text."""
-    value = spec.read_value(text)
+    value = read_value(text)
     return value if type(value) in (int, float) and str(value) == text else text
 
 
@@ -233,7 +234,7 @@ def _alternatives(assignment: str) -> list[list[str]]:
     if path == "data":
         return [_data_assignments(text)]
     if path.rpartition(".")[2] in _COLUMN_NAMES:
-        text = text if isinstance(spec.read_value(text), str | None) else json.dumps(text)
+        text = text if isinstance(read_value(text), str | None) else json.dumps(text)
         return [[f"{path}={text}"]]  # a name such as 995 is text too
     span = _RANGE.fullmatch(text)
     if span and int(span[1]) > int(span[2]):
@@ -271,7 +272,7 @@ def _check_sweeps(assignments: Sequence[str]) -> None:
 def _check_shared_field(part: str, name: str, value: str, kinds: dict[str, type]) -> None:
     without = [kind for kind, cls in kinds.items() if name not in spec.field_names(cls)]
     if len(without) == len(kinds):
-        return  # an unknown name, which `spec.override` explains
+        return  # an unknown name, which `override` explains
     having = [kind for kind in kinds if kind not in without]
     if without:
         raise ValueError(

@@ -26,7 +26,7 @@ from unweave.data import (
     Selected,
     Subset,
 )
-from unweave.data.files.arrays import take_split
+from unweave.data.files.build import take_split
 from unweave.data.splits import takes_all, with_split
 from unweave.networks import MLP
 from unweave.objectives import BetaVAE

@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import hashlib
-import zlib
 from collections.abc import Sequence
-from functools import partial
 from pathlib import Path
 from typing import Annotated, ClassVar, Literal, NamedTuple
 from weakref import WeakValueDictionary, finalize
@@ -18,41 +16,27 @@ from pydantic import Field
 from torch import Tensor
 
 from unweave.core.hints import naming
-from unweave.core.memory import main_memory
 from unweave.core.spec import spec, tag
-from unweave.data.cache import cached_json
-from unweave.data.dataset import AbsolutePath, ArrayDataset, Dataset, Schema
+from unweave.data.dataset import AbsolutePath, ArrayDataset, Dataset
 from unweave.data.files.array_file import ArrayFile, TableFile, check_key, open_array_file
+from unweave.data.files.build import array_dataset, as_numpy, build_dataset, take_split
 from unweave.data.files.columns import choose_columns, list_some
 from unweave.data.files.factors import NAMES_KEY, FactorTable, read_factors
 from unweave.data.files.interpretation import (
     ArrayAxes,
-    Interpretation,
-    Layout,
-    choose_method,
-    group_names,
-    interpret,
     interpret_shape,
-    measure,
 )
 from unweave.data.files.labels import LABEL_WORDS
 from unweave.data.files.rows import (
     MOST,
     Array,
-    IndexedRows,
-    InMemoryRows,
     RawRows,
     Rows,
-    blocks,
-    describe_missing,
     file_state,
-    row_bytes,
 )
-from unweave.data.files.statistics import Scan, find_not_finite, scan
-from unweave.data.files.streaming import StreamedDataset, streaming_notes
 from unweave.data.files.tables import CsvFile, join_columns
-from unweave.data.random_split import DataSplit, split_rows
-from unweave.data.scaling import Scaling, ScalingMethod
+from unweave.data.random_split import DataSplit
+from unweave.data.scaling import ScalingMethod
 
 USUAL_KEYS = ("imgs", "images", "x", "data")
 
@@ -254,211 +238,6 @@ def _as_device(name: torch.device | str) -> torch.device:
         return torch.device(name)
     except RuntimeError:
         raise ValueError(f"expected a device such as cpu or cuda:1, got {name!r}") from None
-
-
-def array_dataset(
-    images: ArrayLike | Tensor,
-    factors: ArrayLike | Tensor | None = None,
-    names: Sequence[str] | None = None,
-    *,
-    scale: ScalingMethod | None = None,
-    axes: ArrayAxes | None = None,
-) -> ArrayDataset:
-    """Return a dataset of observations in memory and their factors, for a data spec of your own.
-
-    Arrays are interpreted, scaled and checked as those of `Arrays` are.
-
-    >>> array_dataset(np.eye(4), [0, 0, 1, 1], ["half"]).factor_sizes
-    (2,)
-
-    Args:
-        images: (N, H, W), (N, H, W, C), (N, C, H, W) or (N, D) observations.
-        factors: (N, K) or (N,) integers, text or real numbers; NaN is a missing label.
-        names: names of the K factors.
-        scale: how to scale values, as in `Arrays`; by default chosen from the values.
-        axes: "nhwc" or "nchw", if the shape leaves open where the channels are.
-    """
-    rows = InMemoryRows(as_numpy(images))
-    layout = interpret_shape(rows.shape, axes)
-    table = None
-    if factors is not None:
-        table = FactorTable.from_values(as_numpy(factors), names, rows.shape[0])
-    dataset = build_dataset(rows, table, stream=False, layout=layout, scale=scale)
-    assert isinstance(dataset, ArrayDataset)
-    return dataset
-
-
-def build_dataset(
-    rows: Rows,
-    factors: FactorTable | None = None,
-    notes: Sequence[str] = (),
-    split: DataSplit = "all",
-    stream: bool | None = None,
-    key: Sequence[object] = (),
-    layout: Layout | None = None,
-    scale: ScalingMethod | None = None,
-    value_names: tuple[str, ...] = (),
-) -> ArrayDataset | StreamedDataset:
-    """Build a dataset of rows, in memory or streamed, after checking all values.
-
-    All rows decide how values are scaled, whatever the split, so that a number means the same in
-    every split. So does a class, since `factors` are those of all rows.
-
-    Args:
-        rows: all observations.
-        factors: their factors, if they are known.
-        notes: decisions made so far.
-        split: the split to take.
-        stream: whether to stream the rows from their file; by default if they exceed 1 GiB.
-        key: identifies the source of the rows, to cache the result of a pass over large ones.
-        layout: the axes of the rows; by default inferred from their shape.
-        scale: how to scale values; by default chosen from them.
-        value_names: names of the values, used if the observations are vectors of that length.
-    """
-    # Before reading the rows: there may be many empty ones.
-    layout = layout or interpret_shape(rows.shape)
-    value_names = value_names if layout.shape == (len(value_names),) else ()
-    whole, count = rows, rows.shape[0]
-    factors = factors or FactorTable(torch.zeros(count, 0, dtype=torch.int64))
-    notes = [*notes, *factors.notes]
-    if (numbers := split_rows(split, count)) is not None:
-        rows, factors = IndexedRows(rows, numbers), factors.take(numbers)
-        notes = [*notes, f"the {split} split: {len(numbers):,} of {count:,} observations"]
-    streamed = rows.shape[0] * row_bytes(rows) > MOST if stream is None else stream
-    cached = bool(key) and (streamed or count * row_bytes(whole) > MOST)
-    pass_key = [*key, *layout[:2]]
-    if cached:
-        values = cached_json([*pass_key, "scan"], Scan, lambda: scan(whole, layout.arrange))
-    else:
-        values = scan(whole, layout.arrange)
-    if values.broken is not None:
-        raise ValueError(_explain_not_finite(whole, layout, value_names))
-    dtype = rows.dtype.newbyteorder("=")
-    method = choose_method(dtype, values, layout, scale)
-    second = partial(measure, whole, layout, method)
-    scaling = cached_json([*pass_key, "scaling", method], Scaling, second) if cached else second()
-    interpretation = interpret(dtype, values, layout, scaling, value_names)
-    schema = Schema(
-        size=rows.shape[0],
-        shape=layout.shape,
-        factor_names=factors.names,
-        factor_sizes=factors.sizes,
-        factor_labels=factors.labels,
-        continuous=factors.continuous,
-        periods=factors.lattice.periods if factors.lattice else {},
-        lattice=factors.enumerated,
-        bounded=interpretation.bounded,
-        scaling=scaling,
-        dtype=str(dtype),
-        channels_last=layout.channels_last,
-        value_names=value_names,
-        notes=(*notes, *interpretation.notes),
-    )
-    checksum = _checksum_of(f"{values.checksum:08x}", numbers)
-    return _load_or_stream(
-        schema, rows, interpretation, factors.codes, checksum, streamed, factors.row_names
-    )
-
-
-def _explain_not_finite(rows: Rows, layout: Layout, value_names: Sequence[str]) -> str:
-    """Say where observations have NaN or infinity, and what to do."""
-    found = find_not_finite(rows, layout.by_channel)
-    row, column, place = found.first
-    if layout.is_image:
-        y, x = divmod(place, layout.shape[2])
-        return (
-            "expected finite float32 values, got NaN or infinity, first in observation "
-            f"{row}, channel {column}, at row {y} and column {x}; {found.cells:,} values of "
-            f"{found.rows:,} images are not finite: remove or replace them"
-        )
-    names = group_names(layout.shape, value_names)
-    columns = [str(names[number]) for number in found.columns]
-    missing = describe_missing(found.cells, found.rows, columns, table=bool(value_names))
-    return (
-        "expected finite float32 values, got NaN or infinity, first in observation "
-        f"{row}, {'column ' * bool(value_names)}{names[column]}; {missing}"
-    )
-
-
-def _checksum_of(whole: str, numbers: Array | None) -> str:
-    """Return the checksum of some rows of data, by the checksum of all and their numbers."""
-    return whole if numbers is None else f"{zlib.crc32(numbers.data, int(whole, 16)):08x}"
-
-
-def take_split(dataset: ArrayDataset, split: DataSplit) -> ArrayDataset:
-    """Return a split of a dataset that was loaded as a whole, as if it had been loaded so."""
-    numbers = split_rows(split, dataset.size)
-    if numbers is None:
-        return dataset
-    rows = torch.from_numpy(numbers).to(dataset.device)
-    note = f"the {split} split: {len(numbers):,} of {dataset.size:,} observations"
-    schema = dataclasses.replace(
-        dataset.schema, size=len(numbers), lattice=None, notes=(note, *dataset.notes)
-    )
-    names = dataset.row_names
-    return dataclasses.replace(
-        dataset,
-        schema=schema,
-        checksum=_checksum_of(dataset.fingerprint, numbers),
-        data=dataset.data[rows],
-        codes=dataset.codes[rows],
-        row_names=[names[number] for number in numbers] if names else (),
-    )
-
-
-def select_streamed(
-    dataset: StreamedDataset, numbers: Array, description: str, checksum: str
-) -> ArrayDataset | StreamedDataset:
-    """Select rows of a streamed dataset by their sorted numbers; load them if they fit."""
-    rows = IndexedRows(dataset.rows, numbers)
-    earlier = dataset.notes[: -len(streaming_notes(dataset.rows))]
-    notes = (*earlier, f"{len(numbers):,} observations of {dataset.size:,}: {description}")
-    schema = dataclasses.replace(dataset.schema, size=len(numbers), lattice=None, notes=notes)
-    codes = dataset.codes[torch.from_numpy(numbers).to(dataset.codes.device)]
-    streamed = len(numbers) * row_bytes(rows) > MOST
-    names = [dataset.row_names[row] for row in numbers.tolist()] if dataset.row_names else ()
-    return _load_or_stream(schema, rows, dataset.interpretation, codes, checksum, streamed, names)
-
-
-def _load_or_stream(
-    schema: Schema,
-    rows: Rows,
-    interpretation: Interpretation,
-    codes: Tensor,
-    checksum: str,
-    streamed: bool,
-    row_names: Sequence[str],
-) -> ArrayDataset | StreamedDataset:
-    if streamed:
-        schema = dataclasses.replace(schema, notes=(*schema.notes, *streaming_notes(rows)))
-        return StreamedDataset(schema, rows, interpretation, codes, checksum, row_names=row_names)
-    # Read block by block, without a second copy in memory.
-    dtype = interpretation(rows.read(0, 0)).dtype
-    data = torch.empty((rows.shape[0], *interpretation.shape), dtype=dtype)
-    for start, block in blocks(rows):
-        data[start : start + len(block)] = interpretation(block)
-    return ArrayDataset(
-        schema, data, codes, interpretation.unit, row_names=row_names, checksum=checksum
-    )
-
-
-def as_numpy(array: ArrayLike | Tensor) -> Array:
-    """Convert anything array-like to numpy, including tensors on any device."""
-    if isinstance(array, Tensor):
-        try:
-            return array.detach().cpu().numpy()
-        except TypeError:
-            raise ValueError(
-                f"expected a dense tensor of a type that numpy has, got {array.dtype}, "
-                f"{array.layout}: convert it with .float() or .to_dense()"
-            ) from None
-    try:
-        converted = np.asarray(array)
-    except ValueError as error:
-        raise ValueError(f"expected a regular array, got {error}: make all rows equal") from None
-    if converted.nbytes > main_memory() and not isinstance(array, np.memmap):
-        raise ValueError(f"expected an array that fits in memory, got shape {converted.shape}")
-    return converted
 
 
 def _reject_text(file: ArrayFile, rows: Rows, columns: Sequence[str]) -> None:

@@ -20,7 +20,7 @@ from unweave.core.hints import naming, nearest_path
 from unweave.core.spec import spec, tag
 from unweave.data.cache import cached_file, data_folder
 from unweave.data.dataset import AbsolutePath, Dataset
-from unweave.data.files.arrays import build_dataset
+from unweave.data.files.build import build_dataset
 from unweave.data.files.images import (
     EXTENSIONS,
     MODES,

@@ -13,7 +13,7 @@ from unweave.data.files.rows import (
     ReaderRows,
     Rows,
     optional_module,
-    reading,
+    reading_arrays,
     reject_bombs,
 )
 
@@ -29,7 +29,7 @@ class Hdf5File:
         """Names of the arrays."""
         names: list[str] = []
         h5py = optional_module("h5py", "HDF5", self.path)
-        with reading(str(self.path)), h5py.File(self.path, "r") as file:
+        with reading_arrays(str(self.path)), h5py.File(self.path, "r") as file:
             file.visititems(
                 lambda name, item: names.append(name) if isinstance(item, h5py.Dataset) else None
             )
@@ -39,7 +39,7 @@ class Hdf5File:
         """Return an array."""
         h5py = optional_module("h5py", "HDF5", self.path)
         where = f"{name!r} of {self.path}"
-        with reading(where), h5py.File(self.path, "r") as file:
+        with reading_arrays(where), h5py.File(self.path, "r") as file:
             dataset = file
             # External links and virtual datasets could read any other file.
             for step in name.strip("/").split("/"):

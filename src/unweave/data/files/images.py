@@ -63,7 +63,7 @@ class UnreadableImage(ValueError):
 
 
 @contextmanager
-def _reading(file: Path | str) -> Iterator[None]:
+def _reading_image(file: Path | str) -> Iterator[None]:
     """Turn errors while reading an image into errors that name the file."""
     try:
         yield
@@ -83,7 +83,7 @@ def _reading(file: Path | str) -> Iterator[None]:
 
 def read_header(file: Path) -> Header:
     """Read the properties of an image file."""
-    with _reading(file):
+    with _reading_image(file):
         try:
             with Image.open(file, formats=FORMATS) as image:
                 header = _header(image)
@@ -215,7 +215,7 @@ def read_pages(
     Pictures of 8 bits are converted to a number of samples per page: 1, 3 or 4; others have to have
     that number. All pages are brought to a size.
     """
-    with _reading(file):
+    with _reading_image(file):
         if header.by_pillow:
             with Image.open(file, formats=FORMATS) as image:
                 decoded = [
@@ -316,7 +316,7 @@ def in_blocks(
 
 def centre_crop(content: bytes, name: str, crop: int | None, side: int) -> Bytes:
     """Decode an image and resize its centred square of `crop` pixels: (3, side, side)."""
-    with _reading(name), Image.open(BytesIO(content), formats=FORMATS) as image:
+    with _reading_image(name), Image.open(BytesIO(content), formats=FORMATS) as image:
         image.load()
         width, height = image.size
         length = min(width, height) if crop is None else crop

@@ -14,7 +14,7 @@ from torch import Tensor
 
 from unweave.core.hints import naming
 from unweave.data.dataset import CPU, Dataset, Schema
-from unweave.data.files.arrays import as_numpy
+from unweave.data.files.build import as_numpy
 from unweave.data.files.columns import list_some
 from unweave.data.files.interpretation import group_names
 from unweave.data.files.rows import Array, IndexedRows, Rows

@@ -26,7 +26,7 @@ from unweave.data.files.rows import (
     InMemoryRows,
     Rows,
     file_state,
-    reading,
+    reading_arrays,
     reject_bombs,
 )
 
@@ -46,7 +46,7 @@ class NpyFile:
 
     def rows(self, name: str = "") -> Rows:
         """Return the array."""
-        with reading(str(self.path)), self.path.open("rb") as file:
+        with reading_arrays(str(self.path)), self.path.open("rb") as file:
             shape, dtype, by_column = npy_header(file)
             offset = file.tell()
             expected = offset + math.prod(shape) * dtype.itemsize
@@ -67,13 +67,13 @@ class NpzFile:
     @property
     def names(self) -> list[str]:
         """Names of the arrays."""
-        with reading(str(self.path)), zipfile.ZipFile(self.path) as file:
+        with reading_arrays(str(self.path)), zipfile.ZipFile(self.path) as file:
             return [name.removesuffix(".npy") for name in file.namelist()]
 
     def rows(self, name: str) -> Rows:
         """Return an array: in memory, or if it is large, in a file."""
         where = f"{name!r} of {self.path}"
-        with reading(where), zipfile.ZipFile(self.path) as file:
+        with reading_arrays(where), zipfile.ZipFile(self.path) as file:
             info = self._info(file, name)
             with file.open(info) as member:
                 shape, dtype, by_column, start = _member_header(member, info, where)
@@ -96,7 +96,7 @@ class NpzFile:
     def _blocks(self, name: str) -> Iterator[bytes]:
         """Read a .npy file; errors of the caller, who writes it elsewhere, are not of reading."""
         where = f"{name!r} of {self.path}"
-        with reading(where), zipfile.ZipFile(self.path) as file:
+        with reading_arrays(where), zipfile.ZipFile(self.path) as file:
             info = self._info(file, name)
             with file.open(info) as member:
                 _member_header(member, info, where)

@@ -145,7 +145,7 @@ class ReaderRows(Rows):
 
     def read(self, start: int, stop: int) -> Array:
         """Read the rows from start to stop."""
-        with reading(str(self.path)):
+        with reading_arrays(str(self.path)):
             return self.reader(start, stop)
 
     def take(self, index: Array) -> Array:
@@ -199,7 +199,7 @@ def unreadable(where: str, error: Exception) -> str:
 
 
 @contextmanager
-def reading(where: str) -> Iterator[None]:
+def reading_arrays(where: str) -> Iterator[None]:
     """Turn errors while reading an array file into a ValueError that names the file."""
     try:
         yield

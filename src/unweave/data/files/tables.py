@@ -35,7 +35,7 @@ from unweave.data.files.rows import (
     Rows,
     describe_missing,
     optional_module,
-    reading,
+    reading_arrays,
     reject_bombs,
 )
 
@@ -62,7 +62,7 @@ class ParquetFile:
     @property
     def count(self) -> int:
         """The number of rows."""
-        with reading(str(self.path)):
+        with reading_arrays(str(self.path)):
             return int(self._open().metadata.num_rows)
 
     def is_text(self, column: str) -> bool:
@@ -71,7 +71,7 @@ class ParquetFile:
 
     def labels(self, column: str) -> LabelColumn:
         """Return a column as labels; nulls are missing."""
-        with reading(f"{column!r} of {self.path}"):
+        with reading_arrays(f"{column!r} of {self.path}"):
             whole = self._column(column)
             if "list" in str(whole.type):
                 raise ValueError(
@@ -88,7 +88,7 @@ class ParquetFile:
         """Return columns side by side (N, columns), or a column of lists as (N, length)."""
         columns = expand_columns(name, self.names, self.path)
         where = str(self.path)
-        with reading(where):
+        with reading_arrays(where):
             groups = self._row_groups(columns)
             ends = np.cumsum([0, *(each.num_rows for each in groups)])
 
@@ -152,7 +152,7 @@ class ParquetFile:
     @cached_property
     def _types(self) -> dict[str, str]:
         """The names and types of the columns."""
-        with reading(str(self.path)):
+        with reading_arrays(str(self.path)):
             schema = self._open().schema_arrow
             _distinct(schema.names, self.path)
             return {name: _type_name(schema.field(name).type) for name in schema.names}

@@ -14,7 +14,7 @@ from pydantic import Field
 
 from unweave.data.cache import cached_file, data_folder
 from unweave.data.dataset import Dataset
-from unweave.data.files.arrays import build_dataset
+from unweave.data.files.build import build_dataset
 from unweave.data.files.factors import FactorTable
 from unweave.data.files.images import centre_crop, decoding, in_blocks
 from unweave.data.files.npy import NpyFile, write_npy

@@ -14,7 +14,8 @@ from torch import Tensor
 from unweave.core.noise import Noise
 from unweave.core.spec import Seed, Size, spec, tag
 from unweave.data.dataset import Dataset
-from unweave.data.files.arrays import Arrays, array_dataset
+from unweave.data.files.arrays import Arrays
+from unweave.data.files.build import array_dataset
 from unweave.data.files.folder import Folder
 from unweave.data.files.interpretation import ArrayAxes
 from unweave.data.published.datasets import Published

@@ -1,0 +1,130 @@
+"""Assignments such as `objective.gamma=35`, as on the command line: a spec from some of them."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from collections.abc import Iterable, Mapping
+from typing import Any, TypeVar, get_args, get_origin
+
+from unweave.core.hints import nearest
+from unweave.core.parts import announced, import_part, register
+from unweave.core.spec import (
+    annotations_of,
+    child_annotation,
+    default_json,
+    fields_of,
+    flat_members,
+    from_json,
+    members,
+    other_place,
+    owner_of,
+    to_json,
+)
+
+T = TypeVar("T")
+
+_DEEPEST = 50  # names of a dotted path
+
+
+def override(cls: type[T], assignments: Iterable[str], base: Mapping[str, Any] | None = None) -> T:
+    """A spec from `path=value` assignments, as on the command line.
+
+    A value that names a member of the union at that path chooses that member, with its defaults;
+    any other value is read as JSON, else as text.
+
+    >>> from unweave.training.run import Run
+    >>> run = override(Run, ["objective=factor-vae", "objective.gamma=35", "seed=3"])
+    >>> run.objective.gamma, run.seed
+    (35.0, 3)
+    """
+    content: dict[str, Any] = dict(base or to_json(cls()))
+    parsed = [_parse(assignment) for assignment in assignments]
+    # What chooses a member comes first; unknown names come last, when members are chosen.
+    parsed.sort(key=lambda item: (not child_annotation(cls, item[0][0]), len(item[0])))
+    for path, value in parsed:
+        if len(path) > _DEEPEST:
+            raise ValueError(f"{'.'.join(path[:3])}...: expected at most {_DEEPEST} names")
+        _assign(content, cls, path, value)
+    return from_json(cls, content)
+
+
+def _parse(assignment: str) -> tuple[list[str], Any]:
+    path, sign, text = assignment.partition("=")
+    if not sign or not path:
+        raise ValueError(
+            f"expected an assignment such as objective=beta-vae or seed=3, got {assignment!r}"
+        )
+    return path.split("."), read_value(text)
+
+
+def read_value(text: str) -> Any:
+    """Read a value as JSON if it is that, otherwise as text."""
+    try:
+        return json.loads(text)
+    except json.JSONDecodeError:
+        return text
+    except (ValueError, RecursionError):  # thousands of digits or brackets
+        raise ValueError(f"expected a value, got {text[:20]}...: it is too long") from None
+
+
+def _assign(content: dict[str, Any], cls: type, path: list[str], value: Any) -> None:
+    """Set the value at a dotted path, filling in the defaults of what is passed on the way."""
+    name, *rest = path
+    if name == "kind" and "__pydantic_extra__" in annotations_of(cls):
+        raise ValueError(f"a block of a {cls.__name__} cannot be called 'kind': call it otherwise")
+    annotation = child_annotation(cls, name)
+    if annotation is None:
+        raise ValueError(
+            f"{name!r} is not a field of {cls.__name__}: {other_place(name, cls, content)}"
+        )
+    if not rest:
+        content[name] = _chosen(name, annotation, value)
+        return
+    if member := _member(annotation):
+        content[name] = _assigned(name, list(content.get(name) or ()), member, rest, value)
+        return
+    inner = content.get(name, default_json(cls, name))
+    owner = owner_of(annotation, inner)
+    if owner is None:
+        hint = f"choose one first: {name}={' or '.join(members(annotation)) or 'VALUE'}"
+        raise ValueError(f"{'.'.join(path)!r} has no place, as {name!r} is not set; {hint}")
+    if not isinstance(inner, dict):
+        inner = {}
+    content[name] = inner = dict(inner)
+    _assign(inner, owner, rest, value)
+
+
+def _member(annotation: Any) -> type | None:
+    """The spec that a field holds any number of, if it does."""
+    if get_origin(annotation) is not tuple:
+        return None
+    kind = get_args(annotation)[0]
+    return kind if dataclasses.is_dataclass(kind) and isinstance(kind, type) else None
+
+
+def _assigned(name: str, items: list[Any], member: type, path: list[str], value: Any) -> list[Any]:
+    """A list of specs with one field of one of them set, or one more."""
+    number, *rest = path
+    if not number.isdigit() or int(number) > len(items) or not rest:
+        raise ValueError(
+            f"{name} is a list: set the fields of its members by number, from 0, as in "
+            f"{name}.{len(items)}.{next(iter(fields_of(member)))}=VALUE"
+        )
+    index = int(number)
+    inner = dict(items[index]) if index < len(items) else {}
+    _assign(inner, member, rest, value)
+    return [*items[:index], inner, *items[index + 1 :]]
+
+
+def _chosen(name: str, annotation: Any, value: Any) -> Any:
+    """A value as it stands in the JSON form: the name of a union's member means that member."""
+    union = members(annotation)
+    if not union or not isinstance(value, str):
+        return value
+    if value in union:
+        return {"kind": value}
+    if ":" in value or value in announced():
+        return {"kind": register(import_part(value))}
+    number = " or a number" if float in flat_members(annotation) else ""
+    raise ValueError(f"{name}: {value!r} is not known: {nearest(value, union)[:-1]}{number}.")
