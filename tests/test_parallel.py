@@ -5,26 +5,16 @@ import signal
 import subprocess
 import sys
 import threading
-import time
 
 import pytest
-from threadpoolctl import threadpool_info
 
 import unweave as uw
+from pool_items import interrupts, run_item
 from test_evaluate import fitted
 from unweave.core import parallel
 from unweave.core.parallel import WorkerKilled, process_map, thread_map
 
 POOL = parallel._pool
-
-
-def run_item(item):
-    if item == "fail":
-        raise ValueError("one")
-    if item == "die":
-        os.kill(os.getpid(), signal.SIGKILL)
-    pools = [pool["num_threads"] for pool in threadpool_info()]
-    return item, os.getpid(), parallel.own_cores(), max(pools, default=1)
 
 
 @pytest.mark.filterwarnings("ignore::unweave.metrics.FewRowsWarning")
@@ -46,12 +36,6 @@ def test_processes_share_cores_keep_order_and_raise_errors(monkeypatch):
         list(process_map(run_item, [0, "fail", 2], 2))
     with pytest.raises(WorkerKilled, match="one of 2 processes was killed"):
         list(process_map(run_item, [0, "die", 2], 2))
-
-
-def interrupts(_):
-    time.sleep(0.05)  # so that every process gets an item
-    inherited = signal.SIGINT in signal.pthread_sigmask(signal.SIG_BLOCK, [])
-    return inherited, signal.getsignal(signal.SIGINT)
 
 
 def test_processes_that_join_later_leave_interrupts_to_their_parent(monkeypatch):
