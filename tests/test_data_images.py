@@ -269,6 +269,13 @@ class TestRefused:
         monkeypatch.setattr("unweave.data.files.rows._BOMB", 2**18)
         self.refused(tmp_path, r"a\.tif.*zip bomb")
 
+    def test_frames_that_are_only_announced_are_not_listed(self, tmp_path):
+        Image.fromarray(BYTES[0]).save(tmp_path / "a.png")
+        whole = (tmp_path / "a.png").read_bytes()
+        frames = png_chunk(b"acTL", (2**31).to_bytes(4, "big") + bytes(4))
+        (tmp_path / "a.png").write_bytes(whole[:33] + frames + whole[33:])
+        self.refused(tmp_path, r"a\.png.*zip bomb")
+
     def test_a_missing_library_is_named(self, tmp_path, monkeypatch):
         values = np.zeros((8, 9, 5), np.uint16)
         tifffile.imwrite(tmp_path / "a.tif", values, planarconfig="contig")

@@ -247,6 +247,12 @@ def test_impossible_values_are_refused_at_once(words, reason):
         runs_from(words.split())
 
 
+def test_more_threads_than_a_machine_can_have_are_refused(unweave):
+    """The library of threads would end the process."""
+    code, _, err = unweave("train", "--threads", 10**9, "data=none.npy")
+    assert (code, "less than or equal to 1024" in err) == (2, True)
+
+
 def test_runs_that_cannot_fit_are_refused_before_they_are_built(monkeypatch):
     data, dataset = from_array(CODES)
     run = Run(data=data, network=uw.MLP((1000,)), latent=uw.Gaussian(2), batch_size=8)

@@ -41,7 +41,7 @@ def _audit(event, arguments):
 
 
 def _is_inside(path, folder):
-    return path == os.devnull or os.path.abspath(path).startswith(folder)
+    return path == os.devnull or f"{os.path.abspath(path)}/".startswith(f"{folder}/")
 
 
 sys.addaudithook(_audit)

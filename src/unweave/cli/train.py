@@ -57,7 +57,8 @@ def train_command(
         float, typer.Option(min=0, help="Seconds between checkpoints.")
     ] = 30.0,
     threads: Annotated[
-        int, typer.Option(min=0, help="Number of CPU threads; 0 uses all available cores.")
+        int,
+        typer.Option(min=0, max=1024, help="Number of CPU threads; 0 uses all available cores."),
     ] = 0,
     precision: Annotated[
         str, typer.Option(help="GPU matmul precision, from slowest to fastest: fp32, tf32 or bf16.")
