@@ -2,8 +2,11 @@
 
 import os
 import signal
+import subprocess
+import sys
 import threading
 import time
+from collections import Counter
 
 import pytest
 
@@ -116,7 +119,7 @@ def test_a_preempted_job_saves_and_is_queued_again(tmp_path):
 
 
 def test_a_ray_cluster_that_cannot_be_reached_is_one_line(tmp_path):
-    with pytest.raises(ValueError, match=r"cannot reach a Ray cluster at 127\.0\.0\.1:9: "):
+    with pytest.raises(ValueError, match=r"cannot reach a Ray cluster at 127\.0\.0\.1:9 \("):
         train_on(uw.Ray(address="127.0.0.1:9"), tmp_path)
     with pytest.raises(ValueError, match="cannot reach a Ray cluster at auto"):
         train_on(uw.Ray(address="auto"), tmp_path)
@@ -125,3 +128,30 @@ def test_a_ray_cluster_that_cannot_be_reached_is_one_line(tmp_path):
 def test_ray_without_gpus_says_so(tmp_path):
     with pytest.raises(ValueError, match="has 0 GPUs, and a task needs 1: use --on ray:gpus=0"):
         train_on(uw.Ray(gpus=1), tmp_path)
+
+
+def starts(root):
+    """How often the training of each run has started, according to the logs of all workers."""
+    counts = Counter()
+    for log in (root / ".workers").glob("*.txt"):
+        for line in log.read_text().splitlines():
+            if " cpu: " in line:
+                digests = line.partition(" cpu: ")[2].split(", ")
+            elif " start, " in line or " starts, " in line:
+                counts.update(digests)
+    return counts
+
+
+def test_a_study_that_two_machines_train_at_once_is_trained_once(tmp_path):
+    """Two commands with different names of their machines share a store; both end well."""
+    sweep = "data=shapes2d data.side=16 data.positions=4 data.orientations=1 network=mlp "
+    sweep += "network.hidden=[16] latent.size=3 batch_size=16 steps=100 seed=0..7"
+    command = [sys.executable, "-m", "unweave", "train", *sweep.split(), "--store", tmp_path]
+    command += ["--device", "cpu", "--threads", "1", "--on", "local:processes=2", "--lanes", "2"]
+    hosts = [os.environ | {"UNWEAVE_HOST": name} for name in ("one", "two")]
+    both = [subprocess.Popen(command, env=host, stdout=subprocess.DEVNULL) for host in hosts]
+    assert [each.wait(300) for each in both] == [0, 0]
+    counts = starts(tmp_path)
+    assert len(counts) == 8
+    assert set(counts.values()) == {1}
+    assert {log.name[:3] for log in (tmp_path / ".workers").glob("*.txt")} == {"one", "two"}

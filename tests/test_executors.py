@@ -1,5 +1,6 @@
 """Executors: the same files wherever runs are trained, and nothing lost with a worker."""
 
+import io
 import json
 import os
 import signal
@@ -16,6 +17,7 @@ import unweave as uw
 from datasets import CPU, SMALL, small_run
 from executor_laws import check_laws, check_outcomes, files, sweep, times, train_on, train_plainly
 from fake_engine import Fake
+from unweave.core.console import PlainConsole
 from unweave.evaluation.tasks import Job, Task
 from unweave.executors import executor_from, local
 from unweave.executors.division import divide
@@ -23,6 +25,7 @@ from unweave.executors.driver import TasksFailed
 from unweave.executors.worker import Ended, request, work
 from unweave.training import Silent, TrainingInterrupted, train
 from unweave.training.own_data import Datasets
+from unweave.training.progress import ConsoleProgress
 from unweave.training.store import Store
 
 
@@ -151,6 +154,13 @@ def test_runs_of_another_process_are_waited_for(tmp_path, monkeypatch):
         assert other.poll() == 0
     assert outcome.weights is not None
     assert len(on.pools[0].submitted) == 1
+
+
+def test_progress_counts_runs_and_steps(tmp_path):
+    text = io.StringIO()
+    console = PlainConsole(file=text, width=200)
+    train_on(Fake(), tmp_path, progress=ConsoleProgress(console))
+    assert text.getvalue().splitlines()[-1] == "steps 50 of 60, 5 of 6 runs done  1 failed"
 
 
 # ---- failed runs

@@ -22,7 +22,7 @@ def executor_from(text: str, lanes: int | None = None) -> AnyExecutor:
     """Read an executor: KIND, or KIND:field=value,...; raise a ValueError if it cannot work here.
 
     >>> executor_from("local:processes=2", lanes=4)
-    Local(processes=2, lanes=4, tries=3, kind='local')
+    Local(processes=2, lanes=4, tries=3)
     """
     kind, _, rest = text.partition(":")
     known = members(AnyExecutor)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import socket
 from collections.abc import Hashable, Iterator, Sequence
 from pathlib import Path
 from typing import Annotated, Any, Literal
@@ -13,6 +14,7 @@ from unweave.core.spec import Count, spec, tag
 from unweave.executors.driver import Pool, RemoteExecutor, import_engine
 from unweave.executors.worker import Ended, work
 
+_ANSWER = 10.0  # seconds until a cluster has to answer
 _SHARE = Annotated[float, Field(ge=0)]
 
 
@@ -56,13 +58,21 @@ class Ray(RemoteExecutor):
     def _connect(self, ray: Any) -> None:
         quiet = {"log_to_driver": False, "logging_level": "ERROR", "configure_logging": False}
         try:
-            ray.init(address=self.address, include_dashboard=None, **quiet)
+            _check_answers(self.address or "")
+            ray.init(address=self.address, **quiet)
         except (OSError, RuntimeError, ValueError) as error:
             where = f" at {self.address}" if self.address else ""
             raise ValueError(
-                f"cannot reach a Ray cluster{where}: {error}; start one with `ray start --head`, "
+                f"cannot reach a Ray cluster{where} ({error}): start one with `ray start --head`, "
                 "or leave out the address to start one here"
             ) from None
+
+
+def _check_answers(address: str) -> None:
+    """Raise an OSError if nothing answers at a host and port; Ray would wait for minutes."""
+    host, _, port = address.removeprefix("ray://").rpartition(":")
+    if port.isdigit():
+        socket.create_connection((host, int(port)), timeout=_ANSWER).close()
 
 
 class RayTasks:

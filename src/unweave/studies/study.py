@@ -24,6 +24,7 @@ from filelock import FileLock
 from numpy.typing import NDArray
 
 from unweave.core import spec
+from unweave.core.devices import machine
 from unweave.core.files import delete_unfinished, make_folder, write_atomically
 from unweave.core.parallel import thread_map, usable_cores
 from unweave.data import Dataset
@@ -299,8 +300,8 @@ def _train_missing(workspace: Workspace, study: Study, runs: Sequence[Run], path
     for trained in workspace.on.run(jobs(), workspace.progress, workspace.deadline):
         known = [begun[outcome.run.digest] for outcome in trained.outcomes]
         done = sum(_steps(workspace, outcome.run) for outcome in trained.outcomes)
-        if done := done - sum(steps for _, steps in known):
-            seconds = trained.seconds / done
+        done -= sum(steps for _, steps in known)
+        seconds = trained.seconds / done if done else float("nan")
         _store(workspace, study, path, trained, [run for run, _ in known], seconds, datasets)
     return seconds
 
@@ -330,13 +331,13 @@ def _store(
     """Describe trained networks, and add them to the results of the study."""
     if not runs:
         return
-    outcomes, device = trained.outcomes, trained.device
+    outcomes, device = trained.outcomes, trained.device or workspace.device.type
     workspace.trained += sum(outcome.weights is not None for outcome in outcomes)
     cost = {
         "seconds": None if seconds != seconds else seconds * runs[0].steps,
         "lanes": len(runs),
         "device": device,
-        "machine": trained.machine,
+        "machine": trained.machine or machine(workspace.device),
         "precision": study.precision if device == "cuda" else "fp32",
         "date": today(),
     }
