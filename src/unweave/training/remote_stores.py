@@ -36,7 +36,7 @@ class RemoteStore:
         import fsspec  # not at the top: few stores are remote
 
         self.url, self.root = url.rstrip("/"), root
-        self._system, base = fsspec.core.url_to_fs(self.url)
+        self._system, base = fsspec.core.url_to_fs(self.url, skip_instance_cache=True)
         self._base = base.rstrip("/")
         self._versions: dict[Path, object] = {}  # of files as they were downloaded
         self._absent: set[Path] = set()  # files that are not downloaded yet
