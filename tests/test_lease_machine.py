@@ -89,7 +89,7 @@ class LeaseMachine(RuleBasedStateMachine):
         root = Path(self.files.enter_context(tempfile.TemporaryDirectory()))
         self.folder, self.now, self.started = root / "run", 0.0, 0
         self.folder.mkdir()
-        self.workers = []
+        self.workers, self.dead = [], []
         self.workers = [self.start(number) for number in range(len(HOSTS))]
 
     def start(self, number):
@@ -131,6 +131,7 @@ class LeaseMachine(RuleBasedStateMachine):
     def kill(self, number):
         """SIGKILL: its files stay, and another process is started."""
         self.workers[number].alive = False
+        self.dead.append(self.workers[number])  # deleting it would release its lease
         if self.workers[number].record:
             self.workers[number].record._ended.set()
         self.workers[number] = self.start(number)

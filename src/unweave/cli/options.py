@@ -17,7 +17,24 @@ if TYPE_CHECKING:
 
 OutputFormat = Literal["table", "json", "csv"]
 
-StoreOption = Annotated[Path, typer.Option(help="Folder that contains the runs.")]
+
+def _open_store(place: str) -> Path:
+    from unweave.training.remote_stores import store_root
+
+    try:
+        return store_root(place)
+    except ValueError as error:  # of which typer would not show the text
+        raise typer.BadParameter(str(error)) from None
+
+
+StoreOption = Annotated[
+    Path,
+    typer.Option(
+        parser=_open_store,
+        metavar="PATH",
+        help="Folder that contains the runs, or a URL such as s3://bucket/study.",
+    ),
+]
 DeviceOption = Annotated[
     str, typer.Option(help="Device: cpu, cuda, cuda:1, ..., or auto for a GPU if there is one.")
 ]

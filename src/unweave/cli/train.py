@@ -17,7 +17,7 @@ from unweave.cli.options import (
     SelectOption,
     StoreOption,
 )
-from unweave.core import torchrun
+from unweave.core import files, torchrun
 from unweave.core.console import err, out, plain_table
 from unweave.core.hints import count_noun
 from unweave.core.notes import print_warnings
@@ -200,11 +200,12 @@ def print_outcomes(outcomes: list[Outcome], store: Store) -> None:
         best, why = best_outcome(trained)
         modules = sorted({name.partition(":")[0] for name in own_parts(best.run)})
         imports = "".join(f"--import {module} " for module in modules)
-        commands = [f"report {best.run.digest} --store {store.root}{why}"]
+        place = files.disk.name(store.root)
+        commands = [f"report {best.run.digest} --store {place}{why}"]
         if len(trained) > 1:
             named = " ".join(outcome.run.digest for outcome in trained[:_MOST_NAMED])
             every = named if len(trained) <= _MOST_NAMED else f"{store.root}/*"
-            commands.append(f"compare {every} --store {store.root}")
+            commands.append(f"compare {every} --store {place}")
         for start, command in zip(("next: ", "and:  "), commands, strict=False):
             out.print(f"{start}unweave {imports}{command}", soft_wrap=True)
 

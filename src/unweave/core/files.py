@@ -78,6 +78,11 @@ class Disk:
             raise
         return True
 
+    def put(self, path: Path, content: bytes) -> None:
+        """Write a small file in place. Others may see a part of it, and a crash may leave one."""
+        with self.open(path, "wb") as file:
+            self.write(file, content)
+
     def read(self, path: Path) -> bytes | None:
         """Return the content of a file as others see it now; None if it does not exist."""
         try:
@@ -91,6 +96,16 @@ class Disk:
             return os.listdir(folder)
         except FileNotFoundError:
             return []
+
+    def pull(self, folder: Path) -> None:
+        """Make a folder as others see it now, if it is a copy of one elsewhere."""
+
+    def fetch(self, path: Path) -> None:
+        """Get the content of a file that was not copied yet from elsewhere."""
+
+    def name(self, path: Path) -> str:
+        """Return the path, or where it is a copy of one elsewhere, that place."""
+        return str(path)
 
     def mkdir(self, path: Path) -> None:
         """Create a folder, if it does not exist."""
@@ -197,6 +212,12 @@ def create(path: Path, content: bytes) -> bool:
         return disk.create(path, content)
 
 
+def put(path: Path, content: bytes) -> None:
+    """Write a small file in place, not durably."""
+    with _naming(path):
+        disk.put(path, content)
+
+
 @contextmanager
 def fence(folder: Path, check: Callable[[], None]) -> Iterator[None]:
     """Inside, call `check` before a file in the folder is replaced or deleted."""
@@ -279,5 +300,5 @@ def _naming(path: Path) -> Iterator[None]:
     try:
         yield
     except OSError as error:
-        error.filename = str(path)
+        error.filename = disk.name(path)
         raise

@@ -49,6 +49,7 @@ from unweave.training.own_data import Datasets, is_own_data, suggest
 from unweave.training.precision import check_precision
 from unweave.training.processes import ALONE, Processes
 from unweave.training.progress import ConsoleProgress, failure_text
+from unweave.training.remote_stores import store_root
 from unweave.training.run import Run
 from unweave.training.settings import settings_lines
 from unweave.training.store import Store
@@ -167,7 +168,7 @@ def fit(
         outcomes = train_runs(
             runs,
             datasets,
-            None if store is None else Store(Path(store)),
+            None if store is None else Store(store_root(store)),
             _as_progress(progress, console),
             console if progress is True else None,
             precision=precision,
@@ -337,5 +338,5 @@ def unmeasured(store: object) -> str:
 
 
 def _model(outcome: Outcome, dataset: Dataset, store: str | Path | None) -> FittedModel:
-    folder = None if store is None else Store(Path(store)).folder(outcome.run).path
+    folder = None if store is None else Store(store_root(store)).folder(outcome.run).path
     return FittedModel(outcome, dataset, folder)

@@ -17,6 +17,7 @@ from unweave.explorer.model_data import model_bundle
 from unweave.explorer.server import ExplorerServer, ServedContent
 from unweave.explorer.share import as_list, check_ready, page_title, shared_page
 from unweave.explorer.sources import LoadedRun, StoredRun, StoredRuns
+from unweave.training.remote_stores import store_root
 from unweave.training.store import RunFolder, Store
 
 _HEIGHT = 860  # pixels of a page in a notebook
@@ -107,7 +108,7 @@ def store_library(
     load: Callable[[Path], FittedModel] | None = None,
 ) -> Library:
     """Return the runs of a store, or those that are named. The newest of a store opens first."""
-    place, read = Store(Path(store)), load or loader()
+    place, read = Store(store_root(store)), load or loader()
     named = [StoredRun(RunFolder(path), read) for path in place.find_all(names)]
     find, first = (lambda: named, MOST_OPEN) if named else (StoredRuns(place.root, read), -1)
     library = Library(find, _build, f"{place.root.resolve().name} · unweave", first, watch)

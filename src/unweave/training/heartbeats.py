@@ -50,8 +50,7 @@ class Worker:
                 "time": time.time(),
                 **self.facts,
             }
-            with files.OutputFile(self.path, "wb") as file:
-                file.write(json.dumps(record).encode())
+            files.put(self.path, json.dumps(record).encode())
 
     def _keep_beating(self) -> None:
         while not self._ended.wait(BEAT):

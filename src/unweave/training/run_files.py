@@ -11,6 +11,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any, Literal, TypeVar
 
+from unweave.core import files
 from unweave.core.files import delete, delete_unfinished, make_folder, write_atomically
 from unweave.core.outputs import RUN, refuse_run_folder
 from unweave.training.final_terms import end_of
@@ -164,6 +165,7 @@ class RunFiles:
         """
         make_folder(self.path)
         with own_leases().hold(self.path, wait):
+            files.disk.pull(self.path)
             delete_unfinished(self.path)
             yield
 

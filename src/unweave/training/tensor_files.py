@@ -13,6 +13,7 @@ from safetensors import SafetensorError, safe_open
 from safetensors.torch import load, save
 from torch import Tensor
 
+from unweave.core import files
 from unweave.core.files import write_atomically
 from unweave.training.records import TensorFacts, check_form, reading, seal, unseal
 
@@ -31,6 +32,7 @@ def write_tensors(
 
 def read_tensors(path: Path, run: str) -> tuple[dict[str, Tensor], TensorFacts]:
     """Read the tensors and facts that `write_tensors` wrote for this run."""
+    files.disk.fetch(path)
     with reading(path):
         return tensors_from_bytes(path.name, path.read_bytes(), run)
 
@@ -61,6 +63,7 @@ def tensors_from_bytes(
 
 def read_facts(path: Path, run: str) -> TensorFacts:
     """Read the facts of a file that `write_tensors` wrote for this run, without its tensors."""
+    files.disk.fetch(path)
     with reading(path):
         try:
             with safe_open(path, framework="pt") as file:

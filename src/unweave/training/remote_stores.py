@@ -1,0 +1,277 @@
+"""Stores in object storage: a folder of this process mirrors them, and every change goes through.
+
+`store_root("s3://bucket/study")` returns the mirror. Files are written there as in any store; when
+one is renamed to its name or deleted, the object is put whole or deleted before anything else
+happens, so objects change in the order in which files do. Leases and records of workers are only
+objects. Text is downloaded when the store or a run is opened. A file of tensors, say, is empty in
+the mirror until it is read.
+"""
+
+from __future__ import annotations
+
+import atexit
+import errno
+import os
+import re
+import shutil
+import uuid
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
+from datetime import datetime
+from pathlib import Path
+from typing import Any
+
+from unweave.core import files
+from unweave.core.files import UNFINISHED, Disk
+from unweave.core.processes import Process, has_ended, this_process
+from unweave.training.heartbeats import FOLDER
+
+_TEXT = (".json", ".jsonl")
+
+
+class RemoteStore:
+    """A store elsewhere, through fsspec, and the folder that mirrors it."""
+
+    def __init__(self, url: str, root: Path) -> None:
+        import fsspec  # not at the top: few stores are remote
+
+        self.url, self.root = url.rstrip("/"), root
+        self._system, base = fsspec.core.url_to_fs(self.url, skip_instance_cache=True)
+        self._base = base.rstrip("/")
+        self._versions: dict[Path, object] = {}  # of files as they were downloaded
+        self._absent: set[Path] = set()  # files that are not downloaded yet
+
+    def name(self, path: Path) -> str:
+        """Return the URL of a file."""
+        return f"{self.url}/{path.relative_to(self.root).as_posix()}"
+
+    def _key(self, path: Path) -> str:
+        return f"{self._base}/{path.relative_to(self.root).as_posix()}".removesuffix("/.")
+
+    def check(self) -> None:
+        """Raise an error unless two processes that create one object can tell who did."""
+        path = self.root / FOLDER / f"check-{uuid.uuid4().hex}"
+        try:
+            created = self.create(path, b"first"), self.create(path, b"second")
+            self.delete(path)
+        except PermissionError:
+            return  # what can be read can be shown
+        if created != (True, False):
+            raise ValueError(
+                f"{self.url} cannot create an object only if it does not exist (conditional put), "
+                "which leases need: use another store"
+            )
+
+    def create(self, path: Path, content: bytes) -> bool:
+        """Put a new object; return False if it exists."""
+        try:
+            with self._errors(path):
+                self._system.pipe_file(self._key(path), content, mode="create")
+        except FileExistsError:
+            return False
+        return True
+
+    def put(self, path: Path, content: bytes) -> None:
+        """Put an object whole."""
+        with self._errors(path):
+            self._system.pipe_file(self._key(path), content)
+
+    def upload(self, path: Path) -> None:
+        """Put the content of a file of the mirror."""
+        self._absent.discard(path)
+        self._versions.pop(path, None)
+        with self._errors(path):
+            self._system.put_file(str(path), self._key(path))
+
+    def delete(self, path: Path) -> None:
+        """Delete an object, if it exists."""
+        with suppress(FileNotFoundError), self._errors(path):
+            self._system.rm_file(self._key(path))
+
+    def read(self, path: Path) -> bytes | None:
+        """Return the content of an object now; None if it does not exist."""
+        try:
+            with self._errors(path):
+                content: bytes = self._system.cat_file(self._key(path))
+                return content
+        except FileNotFoundError:
+            return None
+
+    def names(self, folder: Path) -> list[str]:
+        """Return the names of all objects in a folder now."""
+        try:
+            with self._errors(folder):
+                self._system.invalidate_cache()
+                found = self._system.ls(self._key(folder), detail=False)
+        except FileNotFoundError:
+            return []
+        return [key.rstrip("/").rpartition("/")[2] for key in found]
+
+    def pull(self, folder: Path) -> None:
+        """Make a folder of the mirror as it is now: text is downloaded, other files are empty."""
+        with self._errors(folder):
+            self._system.invalidate_cache()
+            objects = self._system.find(self._key(folder), detail=True)
+            there = {self._path(key): facts for key, facts in objects.items() if _lasts(key)}
+            for path in [path for path in folder.rglob("*") if path.is_file()]:
+                if path not in there:
+                    path.unlink()
+            new = {path: _version(facts) for path, facts in there.items()}
+            changed = [path for path in new if self._versions.get(path) != new[path]]
+            self._download([path for path in changed if path.suffix in _TEXT])
+            for path in changed:
+                if path.suffix not in _TEXT:
+                    path.parent.mkdir(parents=True, exist_ok=True)
+                    path.write_bytes(b"")
+                    self._absent.add(path)
+            self._versions |= {path: new[path] for path in changed}
+        for path, time in _newest(there).items():
+            os.utime(path, (time, time))  # runs are listed by the times of their folders
+
+    def fetch(self, path: Path) -> None:
+        """Download a file that is empty in the mirror."""
+        if path in self._absent:
+            with self._errors(path):
+                self._system.get_file(self._key(path), str(path))
+            self._absent.discard(path)
+
+    def _path(self, key: str) -> Path:
+        return self.root / key.lstrip("/").removeprefix(self._base.lstrip("/") + "/")
+
+    def _download(self, paths: list[Path]) -> None:
+        keys = {self._key(path): path for path in paths}
+        contents = self._system.cat(list(keys), on_error="omit") if keys else {}
+        for key, content in contents.items():
+            keys[key].parent.mkdir(parents=True, exist_ok=True)
+            keys[key].write_bytes(content)
+
+    @contextmanager
+    def _errors(self, path: Path) -> Iterator[None]:
+        """Raise the errors of all libraries of storage as an OSError that names the object."""
+        try:
+            yield
+        except (FileExistsError, FileNotFoundError):
+            raise
+        except Exception as error:
+            number = error.errno if isinstance(error, OSError) else None
+            raise OSError(number or errno.EIO, str(error), self.name(path)) from error
+
+
+class RemoteDisk(Disk):
+    """The disk of a process that also writes to stores elsewhere."""
+
+    def __init__(self) -> None:
+        self.stores: dict[Path, RemoteStore] = {}  # by mirror
+
+    def _store(self, path: Path) -> RemoteStore | None:
+        found = (store for root, store in self.stores.items() if path.is_relative_to(root))
+        return next(found, None)
+
+    def replace(self, source: Path, target: Path) -> None:
+        super().replace(source, target)
+        if store := self._store(target):
+            store.upload(target)
+
+    def unlink(self, path: Path) -> None:
+        super().unlink(path)
+        if (store := self._store(path)) and not path.name.startswith(UNFINISHED):
+            store.delete(path)
+
+    def create(self, path: Path, content: bytes) -> bool:
+        store = self._store(path)
+        return store.create(path, content) if store else super().create(path, content)
+
+    def put(self, path: Path, content: bytes) -> None:
+        store = self._store(path)
+        return store.put(path, content) if store else super().put(path, content)
+
+    def read(self, path: Path) -> bytes | None:
+        store = self._store(path)
+        return store.read(path) if store else super().read(path)
+
+    def names(self, folder: Path) -> list[str]:
+        store = self._store(folder)
+        return store.names(folder) if store else super().names(folder)
+
+    def pull(self, folder: Path) -> None:
+        if store := self._store(folder):
+            store.pull(folder)
+
+    def fetch(self, path: Path) -> None:
+        if store := self._store(path):
+            store.fetch(path)
+
+    def name(self, path: Path) -> str:
+        store = self._store(path)
+        return store.name(path) if store else super().name(path)
+
+
+def store_root(place: str | Path) -> Path:
+    """Return the folder of a store: the place itself, or the mirror of a URL such as s3://a/b.
+
+    Raise a ValueError if the store cannot be opened.
+    """
+    url = str(place)
+    if "://" not in url:
+        return Path(place)
+    if not isinstance(files.disk, RemoteDisk):
+        files.disk = RemoteDisk()
+    stores = files.disk.stores
+    store = next((each for each in stores.values() if each.url == url.rstrip("/")), None)
+    try:
+        store = store or RemoteStore(url, _new_mirror(url))
+        store.pull(store.root)
+        store.check()
+    except ImportError as error:
+        raise ValueError(f"{url}: {error}; for s3:// use `pip install unweave[s3]`") from None
+    except OSError as error:
+        what = "there is no such bucket" if isinstance(error, FileNotFoundError) else error.strerror
+        raise ValueError(
+            f"cannot open the store {url} ({what or error}): check the name of the bucket, your "
+            "credentials and the address of the service"
+        ) from None
+    stores[store.root] = store
+    return store.root
+
+
+def _new_mirror(url: str) -> Path:
+    """Create a folder that is deleted when this process ends; delete those of dead processes."""
+    from unweave.data.cache import data_folder  # not at the top: it needs torch
+
+    parent = data_folder() / "stores"
+    for name in os.listdir(parent) if parent.is_dir() else []:
+        with suppress(ValueError):
+            if has_ended(Process.parse(name)):
+                shutil.rmtree(parent / name, ignore_errors=True)
+    own = parent / str(this_process())
+    if not own.exists():
+        atexit.register(shutil.rmtree, own, ignore_errors=True)
+    folder = own / re.sub(r"[^\w.-]+", "-", url)
+    folder.mkdir(parents=True, exist_ok=True)
+    return folder
+
+
+def _lasts(key: str) -> bool:
+    """Whether an object is more than a lease, or the record of a worker."""
+    folder, _, name = key.rpartition("/")
+    return not name.startswith("lease-") and not folder.endswith(f"/{FOLDER}")
+
+
+def _version(facts: Mapping[str, Any]) -> object:
+    """Return what changes whenever an object does."""
+    return facts.get("ETag") or (facts["size"], str(_changed(facts)))
+
+
+def _changed(facts: Mapping[str, Any]) -> datetime | None:
+    """Return when an object was put; fsspec's file systems name this differently."""
+    found = (facts.get(name) for name in ("LastModified", "last_modified", "created", "mtime"))
+    return next((time for time in found if isinstance(time, datetime)), None)
+
+
+def _newest(files: Mapping[Path, Mapping[str, Any]]) -> dict[Path, float]:
+    """Return when the newest file of each folder was put, in seconds."""
+    times: dict[Path, float] = {}
+    for path, facts in files.items():
+        if changed := _changed(facts):
+            times[path.parent] = max(times.get(path.parent, 0.0), changed.timestamp())
+    return times
