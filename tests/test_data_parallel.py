@@ -57,7 +57,7 @@ def test_observations_are_those_of_one_process(results):
 
 
 def test_networks_and_data_are_divided(results):
-    """Of a batch of 16, every process reads, encodes, decodes and criticises 8."""
+    """Every process reads, encodes, decodes and criticises 8 of a batch of 16."""
     for each in results:
         assert each["work"] == dict.fromkeys(["dataset", "encoder", "decoder", "critic"], 8)
 

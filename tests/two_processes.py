@@ -20,6 +20,7 @@ from datasets import (
     CPU,
     CROSS,
     DATASET,
+    LATENTS,
     LIKELIHOODS,
     OBJECTIVES,
     nets_and_batch,
@@ -36,6 +37,7 @@ from unweave.training.store import Store
 NORMALISED = uw.DCGAN(base=4)
 # With `eps` this large, a parameter moves in proportion to its gradient, however small that is.
 OPTIMISER = uw.Adam(lr=0.01, eps=1.0)
+PARTICLES = uw.LagrangianVAE(information=0.5, likelihood=0.4, particles=4)
 
 
 def encoder():
@@ -56,7 +58,9 @@ GRADIENTS = [
     *({"objective": objective, "network": None} for objective in ADVERSARIAL),
     *({"likelihood": likelihood} for likelihood in LIKELIHOODS),
     *({"objective": OBJECTIVES[n], "network": NORMALISED} for n in (1, 4, 5, -1)),
-    {"objective": uw.LagrangianVAE(information=0.5, likelihood=0.4, particles=4)},
+    # Samples of a prior, learned or not, that the decoder divides.
+    *({"objective": PARTICLES, "latent": latent} for latent in (LATENTS[0], *LATENTS[2:4])),
+    {"objective": PARTICLES, "latent": uw.VampPrior(3, components=4)},
     {"network": uw.Modules(encoder, decoder)},
 ]
 # Fields of runs that are trained for a few steps.
