@@ -40,14 +40,14 @@ def test_runs_that_cannot_be_scored_do_not_stop_the_others(unweave, store, tmp_p
     gone = uw.fit(uw.Arrays(str(tmp_path / "x.npy")), store=store, **FIELDS).folder
     (tmp_path / "x.npy").unlink()
     good, unfinished, damaged = sorted(
-        folder for folder in store.iterdir() if folder not in (memory, gone)
+        folder for folder in store.glob("[!.]*") if folder not in (memory, gone)
     )
     for path in unfinished.glob("*.safetensors"):
         path.unlink()
     (damaged / "weights.safetensors").write_bytes(b"half of the weights")
     (store / "notes.txt").write_text("my notes")
     (store / "figures").mkdir()
-    code, out, err = unweave("evaluate", *sorted(store.iterdir()), *MIG, "--json")
+    code, out, err = unweave("evaluate", *sorted(store.glob("[!.]*")), *MIG, "--json")
     assert code == 1
     assert list(json.loads(out)) == [good.name]
     assert "mig/locatello2019" in RunFolder(good).metrics
@@ -69,15 +69,15 @@ def test_runs_that_cannot_be_scored_do_not_stop_the_others(unweave, store, tmp_p
 def test_a_metric_that_does_not_apply_to_one_run_does_not_stop_the_others(unweave, store):
     other = uw.fit(SMALL, store=store, **(FIELDS | {"latent": uw.Categorical(3)})).folder
     asked = ["--metrics", "mig/chen2018", "--rows", 100]
-    code, out, err = unweave("evaluate", *store.iterdir(), *asked, "--json")
+    code, out, err = unweave("evaluate", *store.glob("[!.]*"), *asked, "--json")
     assert code == 1
-    assert set(json.loads(out)) == {f.name for f in store.iterdir()} - {other.name}
+    assert set(json.loads(out)) == {f.name for f in store.glob("[!.]*")} - {other.name}
     assert f"{other.name}: expected a table that can be scored by mig/chen2018" in err
 
 
 def test_scores_on_different_data_are_not_averaged(unweave, store, tmp_path):
     others = uw.fit(replace(SMALL, positions=4), seed=range(3), store=store, **FIELDS)
-    folders = sorted(store.iterdir())
+    folders = sorted(store.glob("[!.]*"))
     code, out, err = unweave("evaluate", *folders, *MIG)
     assert code == 0, err
     assert "shapes2d side=16" in out
@@ -92,7 +92,7 @@ def test_scores_on_different_data_are_not_averaged(unweave, store, tmp_path):
 
 def test_scores_of_different_settings_are_not_averaged(unweave, store, trained):
     others = uw.fit(SMALL, seed=range(3), store=store, **(FIELDS | {"steps": 30}))
-    code, out, err = unweave("evaluate", *sorted(store.iterdir()), *MIG)
+    code, out, err = unweave("evaluate", *sorted(store.glob("[!.]*")), *MIG)
     assert code == 0, err
     first, second = sorted(out.split("\nsteps=")[1:])
     for text, steps, models in ((first, 30, others), (second, 5, trained[1])):
@@ -140,7 +140,7 @@ def test_udr_is_of_runs_that_differ_only_in_their_seed(unweave, store, trained):
     assert [s[key].value for s in scores] == pytest.approx([s.value for s in expected])
     with pytest.raises(ValueError, match="no other run has these settings"):
         uw.evaluate([*models, other], rows=100, metrics="udr")
-    code, out, err = unweave("evaluate", *store.iterdir(), "--metrics", "udr", "--rows", 100)
+    code, out, err = unweave("evaluate", *store.glob("[!.]*"), "--metrics", "udr", "--rows", 100)
     assert code == 1
     assert f"{other.folder.name}: udr compares runs that differ only in their seed" in err
     mean = np.mean([s.value for s in expected])

@@ -151,7 +151,7 @@ def test_runs_of_another_process_are_waited_for(tmp_path, monkeypatch):
         assert other.stdout.readline() == "held\n"
         on = Fake()
         (outcome,) = train_on(on, tmp_path, [run])
-        assert other.poll() == 0
+        assert other.wait(30) == 0
     assert outcome.weights is not None
     assert len(on.pools[0].submitted) == 1
 

@@ -192,8 +192,7 @@ def test_one_unwritable_folder_leaves_the_other_reports(unweave, monkeypatch, tm
     folders = [m.folder for m in uw.fit(SMALL, seed=range(3), store=tmp_path, **FIELDS)]
     monkeypatch.setattr("unweave.report.page.render", lambda *_, **__: "page")
     monkeypatch.setattr("unweave.explorer.share.shared_page", lambda *_: b"page")
-    (folders[1] / "lock").unlink()
-    (folders[1] / "lock").mkdir()  # nobody can lock it, not even root
+    (folders[1] / "lease-1.json").mkdir()  # nobody can take it, not even root
     flag = "--explorer" if explorer else "--no-explorer"
     code, out, err = unweave("report", *folders, flag, "--device", "cpu", "--store", tmp_path)
     assert (code, "Traceback" in err) == (2, False)

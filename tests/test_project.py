@@ -238,7 +238,7 @@ def test_what_is_slow_to_load_is_loaded_where_it_is_used(tmp_path):
     done = subprocess.run(
         [sys.executable, "-c", LOADED], capture_output=True, text=True, check=True, cwd=tmp_path
     )
-    assert done.stdout.split() == ["[]"] * 6
+    assert done.stdout.split() == ["[]"] * 7
     assert list((tmp_path / "runs").iterdir())
 
 
