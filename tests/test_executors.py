@@ -163,6 +163,13 @@ def test_progress_counts_runs_and_steps(tmp_path):
     assert text.getvalue().splitlines()[-1] == "steps 50 of 60, 5 of 6 runs done  1 failed"
 
 
+def test_a_copy_of_object_storage_is_refused(tmp_path, monkeypatch):
+    """Workers would write to a folder of their own machine."""
+    monkeypatch.setattr("unweave.core.files.Disk.name", lambda *_: "s3://bucket/study")
+    with pytest.raises(ValueError, match=r"a folder that all workers share, got s3://bucket"):
+        train_on(Fake(), tmp_path)
+
+
 # ---- failed runs
 
 

@@ -16,6 +16,7 @@ from typing import Any, Protocol
 
 import torch
 
+from unweave.core import files
 from unweave.core.hints import count_noun
 from unweave.core.outputs import RUN
 from unweave.core.parts import parts_of
@@ -269,6 +270,7 @@ class RemoteExecutor(abc.ABC):
     def score(self, task: ScoringTask) -> Iterator[dict[str, dict[str, Any]]]:
         """Let workers score runs; yield what each has scored."""
         self.check()
+        _check_folder(Path(task.folders[0]).parent)
         with self.open(task.device, Path(task.folders[0]).parent) as pool:
             size = self.lanes or lanes_for(len(task.folders), pool.slots)
             given: dict[str, Any] = {"device": pool.device, "threads": task.threads or pool.threads}
@@ -300,10 +302,20 @@ def _check_sendable(task: Task) -> None:
         raise ValueError(
             'training in other processes needs a store that they share: give store="runs"'
         )
+    _check_folder(Path(task.store))
     if any(isinstance(part, InMemory) for part in parts_of(task.runs[0].data)):
         raise ValueError(
             "data in memory cannot be read by other processes: save them, as with "
             'np.save("data.npy", images), and give the path'
+        )
+
+
+def _check_folder(store: Path) -> None:
+    """Refuse a store of which this process has a copy, which workers would not see."""
+    if (place := files.disk.name(store)) != str(store):
+        raise ValueError(
+            f"expected a store in a folder that all workers share, got {place}: object storage "
+            "works without --on, for commands of several machines at once"
         )
 
 
