@@ -65,6 +65,10 @@ class WatchedDisk(Disk):
         self.before(Operation("mkdir", path))
         super().mkdir(path)
 
+    def rmdir(self, path):
+        self.before(Operation("rmdir", path))
+        super().rmdir(path)
+
 
 class Recorder(WatchedDisk):
     """Records every operation."""
@@ -150,7 +154,7 @@ class DiskModel:
         elif kind == "replace":
             self._set(self._name(argument), self._node(name))
             self._set(name, None)
-        elif kind == "unlink":
+        elif kind in ("unlink", "rmdir"):
             self._set(name, None)
         elif kind == "mkdir" and not self._node(name):
             self._set(name, Node(folder=True))

@@ -174,7 +174,7 @@ class LeaseMachine(RuleBasedStateMachine):
                 assert self.workers[number].holding
                 self.workers[number].release()
             left = tree(self.folder.parent)
-            assert [name for name in left if name not in ("run", "run/file", ".workers")] == []
+            assert [name for name in left if name not in ("run", "run/file")] == []
 
 
 @pytest.mark.parametrize(

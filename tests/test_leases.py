@@ -166,7 +166,7 @@ def test_one_of_eight_processes_wins_each_race(tmp_path):
         process.join(60)
         assert process.exitcode == 0
     assert [sum(taken[8 * each : 8 * each + 8]) for each in range(rounds)] == [1] * rounds
-    assert tree(tmp_path) == {".workers": None, "run": None}
+    assert tree(tmp_path) == {"run": None}
 
 
 # ---- dead processes
@@ -195,7 +195,7 @@ def test_the_lease_of_a_killed_process_is_taken_at_once(tmp_path):
         assert leases_in(folder) == ["lease-2.json"]
         assert len(list(tmp_path.glob(".workers/*"))) == 1
     process.join()
-    assert tree(tmp_path) == {".workers": None, "run": None}
+    assert tree(tmp_path) == {"run": None}
 
 
 def test_processes_are_told_apart():

@@ -111,6 +111,14 @@ class Disk:
         """Create a folder, if it does not exist."""
         path.mkdir(exist_ok=True)
 
+    def rmdir(self, path: Path) -> None:
+        """Delete a folder, if it exists and is empty."""
+        try:
+            path.rmdir()
+        except OSError as error:
+            if error.errno not in (errno.ENOTEMPTY, errno.EEXIST, errno.ENOENT):
+                raise
+
     def sync_folder(self, path: Path) -> None:
         """Wait until the names in a folder are on the disk, where folders can be synced."""
         try:
@@ -257,6 +265,12 @@ def make_folder(path: Path) -> None:
             disk.mkdir(each)
         # Also if it exists: the process that created it may have been killed before this.
         _sync_folder(each.parent)
+
+
+def delete_empty_folder(path: Path) -> None:
+    """Delete a folder, if it exists and is empty, not durably."""
+    with _naming(path):
+        disk.rmdir(path)
 
 
 @contextmanager

@@ -15,6 +15,7 @@ from unweave.core.processes import Process
 
 FOLDER = ".workers"  # of a store
 BEAT = 10.0  # seconds between two heartbeats
+_TRIES = 100
 
 
 class Worker:
@@ -33,8 +34,14 @@ class Worker:
 
     def begin(self) -> None:
         """Write the record, and keep writing it."""
-        files.make_folder(self.path.parent)
-        self.beat()
+        for left in reversed(range(_TRIES)):
+            files.make_folder(self.path.parent)
+            try:
+                self.beat()
+                break
+            except FileNotFoundError:  # a process that ended has just deleted the empty folder
+                if not left:
+                    raise
         threading.Thread(target=self._keep_beating, name="heartbeats", daemon=True).start()
 
     def beat(self) -> None:
@@ -63,6 +70,7 @@ class Worker:
         self._ended.set()
         with self._writing:
             files.delete(self.path)
+            files.delete_empty_folder(self.path.parent)
 
 
 def record_path(root: Path, worker: str) -> Path:

@@ -148,8 +148,8 @@ class Leases:
             if users > 1:
                 self._workers[os.path.abspath(root)] = worker, users - 1
             else:
-                worker.end()
-                delete_records(root, lambda name: self._is_dead(root, name))
+                with _closing(worker.end):
+                    delete_records(root, lambda name: self._is_dead(root, name))
 
     def _take(self, folder: Path, wait: bool) -> Lease:
         """Wait for the lease of a folder, and create it."""

@@ -252,8 +252,14 @@ def _new_mirror(url: str) -> Path:
 
 
 def _lasts(key: str) -> bool:
-    """Whether an object is more than a lease, or the record of a worker."""
+    """Whether an object has a place in the mirror: not a lease, a record, or outside of it.
+
+    >>> _lasts("bucket/study/3f2a/run.json"), _lasts("bucket/study/../../run.json")
+    (True, False)
+    """
     folder, _, name = key.rpartition("/")
+    if "\\" in key or ".." in key.split("/"):
+        return False
     return not name.startswith("lease-") and not folder.endswith(f"/{FOLDER}")
 
 
