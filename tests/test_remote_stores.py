@@ -5,7 +5,10 @@ import json
 import os
 import sys
 
+import boto3
 import pytest
+import requests
+from moto.server import ThreadedMotoServer
 
 import unweave as uw
 from crash_replay import tree
@@ -19,10 +22,6 @@ from unweave.training.leases import FolderInUse, Leases, own_leases
 from unweave.training.remote_stores import RemoteStore, store_root
 from unweave.training.store import Store
 
-boto3 = pytest.importorskip("boto3")  # `make test` installs the extra s3-server
-requests = pytest.importorskip("requests")
-moto = pytest.importorskip("moto.server")
-
 URL = "s3://bucket/study"
 SMALL_RUN = [
     "data=shapes2d", "data.side=16", "data.positions=4", "data.orientations=1", "network=mlp",
@@ -32,7 +31,7 @@ SMALL_RUN = [
 
 @pytest.fixture(scope="module")
 def address():
-    server = moto.ThreadedMotoServer("127.0.0.1", port=0, verbose=False)
+    server = ThreadedMotoServer("127.0.0.1", port=0, verbose=False)
     server.start()
     host, port = server.get_host_and_port()
     yield f"http://{host}:{port}"
