@@ -16,7 +16,7 @@ export function Matrix({ model }: { model: Model }) {
   return (
     <Panel
       title="Information about factors"
-      help="Each cell is the share of a factor's entropy that a latent variable explains: 100% means that the factor can be read off the variable. Grey cells are no better than chance. A frame marks the best variable of each factor. Click a cell to see the data."
+      help="Each cell is the share of a factor's entropy that a latent variable explains: 100% means that the factor can be read off the variable. It is the mutual information of the mean code, cut into 20 bins, so a factor of more values stays below 100%. Grey cells are no better than chance, the mean for shuffled factors. A frame marks the best variable of each factor. Click a cell to see the data."
       csv={() => ({
         columns: ["variable", ...factors.map(({ name }) => name)],
         rows: variables.map(({ name, number }) => [
