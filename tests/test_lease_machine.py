@@ -142,8 +142,9 @@ class LeaseMachine(RuleBasedStateMachine):
         self.now += seconds
         for number in beating:
             if self.workers[number].record:
-                with self.workers[number].acting():
-                    self.workers[number].record.beat()
+                record = self.workers[number].record
+                record.path.parent.mkdir(exist_ok=True)  # as the thread does
+                record.beat()
                 self.workers[number].last_beat = self.now
 
     @rule(number=numbers, seconds=SECONDS)

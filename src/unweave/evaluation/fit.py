@@ -131,8 +131,8 @@ def fit(
         data: observations as an array or tensor, the path of a file or folder, or a data spec.
         seed: the seed, or several. Runs of several that fail are left out, with a warning.
         device: "auto" (CUDA if there is one), "cpu", "cuda", ...
-        store: a folder to keep the runs in; a run found there is resumed or loaded, and one that
-            has fewer steps is continued.
+        store: a folder or URL (s3://bucket/study) to keep the runs in; a run found there is
+            resumed or loaded, and one that has fewer steps is continued.
         progress: show progress, how the data were read and which settings were chosen; False for
             none; or a function f(step, rows) that is called with every log row of each lane.
         split: the split to train on. By default "train" of own data with 50 observations or more,
