@@ -43,7 +43,7 @@ class RemoteStore:
 
     def name(self, path: Path) -> str:
         """Return the URL of a file."""
-        return f"{self.url}/{path.relative_to(self.root).as_posix()}"
+        return f"{self.url}/{path.relative_to(self.root).as_posix()}".removesuffix("/.")
 
     def _key(self, path: Path) -> str:
         return f"{self._base}/{path.relative_to(self.root).as_posix()}".removesuffix("/.")
