@@ -227,7 +227,9 @@ def _poisson_quantile(mean: Tensor, probability: Tensor) -> Tensor:
     """Return the smallest count whose cdf is at least the probability, by bisection."""
     rate = mean.double()
     low, high = -torch.ones_like(rate), (rate + 12 * rate.sqrt() + 30).ceil()
-    while (high - low > 1).any():
+    for _ in range(64):  # rates beyond 2**53 have no next count
+        if not (high - low > 1).any():
+            break
         middle = ((low + high) / 2).floor()
         enough = torch.special.gammaincc(middle + 1, rate) >= probability
         low, high = torch.where(enough, low, middle), torch.where(enough, middle, high)

@@ -8,6 +8,7 @@ import socket
 import sys
 import uuid
 import zlib
+from contextlib import suppress
 from functools import cache
 from pathlib import Path
 from typing import NamedTuple
@@ -37,19 +38,29 @@ class Process(NamedTuple):
 
 def this_process() -> Process:
     """Return the process that calls. UNWEAVE_HOST replaces the name of the machine."""
-    host = os.environ.get("UNWEAVE_HOST") or socket.gethostname()
     pid = os.getpid()
-    return Process(re.sub(r"[^\w.]+", ".", host), _machine(), pid, _started(pid) or 0)
+    return Process(_host(), _machine(), pid, _started(pid) or 0)
+
+
+def _host() -> str:
+    name = os.environ.get("UNWEAVE_HOST") or socket.gethostname()
+    return re.sub(r"[^\w.]+", ".", name)
 
 
 def has_ended(process: Process) -> bool | None:
     """Return whether a process has ended; None if that cannot be told from here."""
-    here = this_process()
-    if (process.host, process.machine) != (here.host, here.machine):
+    if (process.host, process.machine) != (_host(), _machine()):
         return None
     if sys.platform == "linux":
-        return _started(process.pid) != process.started
+        with suppress(OSError):  # too many files may be open
+            started = _started(process.pid)
+            hidden = started is None and not _is_unused(process.pid)  # from other users
+            return None if hidden else started != process.started
+        return None
     return None if sys.platform == "win32" else _is_unused(process.pid)
+
+
+_DEAD = -1  # of a process that was killed, and that nobody has waited for
 
 
 @cache
@@ -64,12 +75,15 @@ def _machine() -> str:
 
 
 def _started(pid: int) -> int | None:
-    """Return when a process was started, in ticks since the boot; None if there is none."""
+    """Return when a process was started, in ticks since the boot; None if there is none.
+
+    Raise an OSError if that cannot be read: too many files may be open.
+    """
     try:
         fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
-    except OSError:
+    except (FileNotFoundError, ProcessLookupError):
         return None
-    return None if fields[0] in "ZX" else int(fields[19])  # it was killed, and nobody waited for it
+    return _DEAD if fields[0] in "ZX" else int(fields[19])
 
 
 def _is_unused(pid: int) -> bool | None:

@@ -19,7 +19,7 @@ import warnings
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeVar, Unpack, overload
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeVar, Unpack, cast, overload
 
 import numpy as np
 from torch import Tensor
@@ -28,7 +28,7 @@ from unweave.aggregate import Summary
 from unweave.core.noise import Noise
 from unweave.core.notes import capture_warnings
 from unweave.core.parallel import own_cores, process_map
-from unweave.data.splits import on_split
+from unweave.data.splits import AnySplit, on_split, with_split
 from unweave.evaluation.model import TINY, Array, Codes, FittedModel
 from unweave.evaluation.stacked import join
 from unweave.latents import Distribution, Latent, distribution_at
@@ -203,11 +203,30 @@ def _evaluate_on(
     if any(not isinstance(metric, str) for metric in metrics or ()):
         raise ValueError("other processes compute metrics by their names, got a function: name it")
     names = None if metrics is None else tuple(metrics)
-    task = ScoringTask(folders=(), metrics=names, options={**options}, **fields)
-    for number, table, result in map_tables_on(on, models, task):
-        if result.problems:
-            raise ValueError(result.problems[0])
-        yield number, table, (result.scores, result.warned)
+    for split in dict.fromkeys(map(_other_split, models)):
+        task = ScoringTask(folders=(), metrics=names, options={**options}, split=split, **fields)
+        numbers = [number for number, model in enumerate(models) if _other_split(model) == split]
+        chosen = [models[number] for number in numbers]
+        for place, table, result in map_tables_on(on, chosen, task):
+            if result.problems:
+                raise ValueError(result.problems[0])
+            yield numbers[place], table, (result.scores, result.warned)
+
+
+def _other_split(model: FittedModel) -> str | None:
+    """Return the split that a model is on, None for the one that it was trained on.
+
+    Raise a ValueError for other data, which other processes do not know.
+    """
+    trained_on = model.run.data
+    if model.data == trained_on:
+        return None
+    if model.data != with_split(trained_on, cast(AnySplit, model.split)):
+        raise ValueError(
+            "models that were loaded with data= cannot be scored by other processes: use "
+            "`unweave evaluate --data`, which tells them where the data are"
+        )
+    return model.split
 
 
 def score_models(

@@ -133,7 +133,9 @@ def map_tables_on(
 
     The folders of the task are those of the models, which need one.
     """
-    numbers = {str(model.folder): number for number, model in enumerate(models) if model.folder}
+    numbers = {
+        str(model.folder.absolute()): number for number, model in enumerate(models) if model.folder
+    }
     if len(numbers) < len(models):
         raise ValueError("models in memory cannot be scored by other processes: give a store")
     modules = {name.partition(":")[0] for model in models for name in own_parts(model.run)}
@@ -142,6 +144,7 @@ def map_tables_on(
         for folder, content in scored.items():
             model, result = models[numbers[folder]], TableScores.from_json(content)
             path = RunFolder(Path(folder)).table_path(model.split)
-            if not path.exists():  # it could not be encoded
-                raise ValueError("; ".join(result.problems))
+            if not path.exists() or (result.problems and not result.scores):
+                # It could not be encoded, and a table that is there is an older one.
+                raise ValueError(f"{folder}: {'; '.join(result.problems)}")
             yield numbers[folder], Table.load(path), result

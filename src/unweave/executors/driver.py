@@ -35,6 +35,9 @@ _LOOK_AGAIN = 3.0  # seconds until a run that another process trains is looked a
 _SAVING = 120.0  # seconds that workers have to save what they train
 
 
+_DEVICES = ("auto", "cpu", "cuda")
+
+
 class TasksFailed(ValueError):
     """Workers could not do some of their tasks; everything else is done and stored."""
 
@@ -229,7 +232,11 @@ class RemoteExecutor(abc.ABC):
 
     def load_on(self, device: str) -> torch.device:
         """Return the CPU if this process only describes runs, otherwise the device itself."""
-        return torch.device("cpu") if self.is_remote(device) else pick_device(device)
+        if not self.is_remote(device):
+            return pick_device(device)
+        if device not in _DEVICES:
+            raise ValueError(f"expected a device of workers, {', '.join(_DEVICES)}, got {device!r}")
+        return torch.device("cpu")
 
     def run(
         self, jobs: Iterable[Job], progress: Progress, deadline: float = math.inf
@@ -245,7 +252,7 @@ class RemoteExecutor(abc.ABC):
         first = every[0].task
         with self.open(first.device, Path(first.store or "")) as pool, Interrupt() as interrupt:
             tasks = self._tasks(every, pool)
-            yield Trained(_settled(every, tasks))
+            yield from (Trained(_settled(job, tasks)) for job in every)
             stops = lambda: interrupt.requested or time.monotonic() >= deadline  # noqa: E731
             _create_folders(tasks)
             if tasks and pool.probes:
@@ -315,7 +322,7 @@ def _check_folder(store: Path) -> None:
     if (place := files.disk.name(store)) != str(store):
         raise ValueError(
             f"expected a store in a folder that all workers share, got {place}: object storage "
-            "works without --on, for commands of several machines at once"
+            "works in this process, with --device cpu or --device cuda:0"
         )
 
 
@@ -340,11 +347,11 @@ def _probe(pool: Pool, task: Task, stops: Callable[[], bool]) -> None:
             return
 
 
-def _settled(jobs: Sequence[Job], tasks: Sequence[Task]) -> list[Outcome]:
+def _settled(job: Job, tasks: Sequence[Task]) -> list[Outcome]:
     """Return the outcomes of runs that are in no task: they are finished, or have failed."""
     todo = {run.digest for task in tasks for run in task.runs}
-    rest = [(job.task, run) for job in jobs for run in job.task.runs if run.digest not in todo]
-    return [each for task, run in rest for each in outcomes_of(replace(task, runs=(run,)))]
+    rest = [run for run in job.task.runs if run.digest not in todo]
+    return [each for run in rest for each in outcomes_of(replace(job.task, runs=(run,)))]
 
 
 def outcomes_of(task: Task) -> list[Outcome]:

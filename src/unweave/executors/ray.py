@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import socket
+import time
 from collections.abc import Hashable, Iterator, Sequence
 from pathlib import Path
 from typing import Annotated, Any, Literal
@@ -86,6 +87,8 @@ class RayTasks:
         resources = ray.cluster_resources()
         there = resources.get("GPU", 0.0) if device != "cpu" else 0.0
         gpus = min(1.0, there) if settings.gpus is None else settings.gpus
+        if device == "cuda" and not gpus:
+            raise ValueError("--device cuda needs GPUs: use --on ray:gpus=1, or --device cpu")
         if gpus > there:
             raise ValueError(
                 f"the Ray cluster has {there:g} GPUs, and a task needs {gpus:g}: use --on "
@@ -110,6 +113,7 @@ class RayTasks:
     def wait(self, seconds: float) -> dict[Hashable, Ended]:
         """Wait until tasks end."""
         if not self._running:
+            time.sleep(seconds)
             return {}
         every = {"num_returns": len(self._running), "fetch_local": False}
         self._ray.wait(self._running, timeout=seconds)  # for the first one

@@ -96,6 +96,8 @@ class ArrayJobs:
     probes = False  # it would wait in the queue; each task checks the store itself
 
     def __init__(self, executor: Any, settings: Slurm, device: str) -> None:
+        if device == "cuda" and not settings.gpus:
+            raise ValueError("--device cuda needs GPUs: use --on slurm:gpus=1, or --device cpu")
         self._executor = executor
         self.slots, self.window = settings.jobs, _MANY
         self.device = "cuda" if settings.gpus and device != "cpu" else "cpu"

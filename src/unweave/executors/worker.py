@@ -27,7 +27,7 @@ from unweave.core.console import PlainConsole
 from unweave.core.devices import machine
 from unweave.core.files import make_folder
 from unweave.core.outputs import RUN
-from unweave.core.parallel import usable_cores, use_cores
+from unweave.core.parallel import WorkerKilled, usable_cores, use_cores
 from unweave.core.parts import parts_of
 from unweave.core.processes import this_process
 from unweave.core.spec import digest, from_json
@@ -92,6 +92,8 @@ def _attempt(content: dict[str, Any]) -> Ended:
         return Ended("busy", str(error))
     except (TrainingInterrupted, KeyboardInterrupt):
         return Ended("stopped")
+    except (WorkerKilled, OSError) as error:  # a passing one, perhaps
+        return Ended("died", f"{str(error) or type(error).__name__} (on {host})")
     except Exception as error:
         return Ended("failed", f"{str(error) or type(error).__name__} (on {host})")
 

@@ -85,7 +85,7 @@ def log_path(root: Path, worker: str) -> Path:
 
 def read_record(root: Path, worker: str) -> dict[str, Any]:
     """Return the record of a worker; {} if there is none, or if it is being written."""
-    with suppress(ValueError):
+    with suppress(ValueError, RecursionError):
         found = json.loads(files.disk.read(record_path(root, worker)) or b"")
         return found if isinstance(found, dict) else {}
     return {}

@@ -66,7 +66,7 @@ class Lease(NamedTuple):
     @property
     def worker(self) -> Process | None:
         """The process that created it; None if that is not written yet."""
-        with suppress(ValueError, LookupError, TypeError, AttributeError):
+        with suppress(ValueError, LookupError, TypeError, AttributeError, RecursionError):
             return Process.parse(json.loads(self.content)["worker"])
         return None
 
