@@ -21,6 +21,7 @@ def run_item(item):
 
 
 def interrupts(_):
-    """Return what the process does at an interrupt."""
+    """Return whether interrupts were blocked when the process began, and what it does at one."""
     time.sleep(0.05)  # so that every process gets an item
-    return signal.getsignal(signal.SIGINT)
+    inherited = signal.SIGINT in signal.pthread_sigmask(signal.SIG_BLOCK, [])
+    return inherited, signal.getsignal(signal.SIGINT)

@@ -9,8 +9,9 @@ from typing import get_type_hints
 import pytest
 
 from unweave.catalogue import fields, meanings, methods, metrics
+from unweave.core.assignments import override
 from unweave.core.parts import source_hash
-from unweave.core.spec import _flatten, members, override, spec, to_json
+from unweave.core.spec import flat_members, members, spec, to_json
 from unweave.latents import Latent
 from unweave.likelihoods import Likelihood
 from unweave.metrics import METRICS, UNSUPERVISED
@@ -25,7 +26,7 @@ def all_specs(cls=Run, seen=None):
     seen = {cls: None} if seen is None else seen
     hints = get_type_hints(cls, include_extras=True)
     for field in dataclasses.fields(cls):
-        for leaf in _flatten(hints[field.name]):
+        for leaf in flat_members(hints[field.name]):
             if isinstance(leaf, type) and dataclasses.is_dataclass(leaf) and leaf not in seen:
                 seen[leaf] = None
                 all_specs(leaf, seen)

@@ -18,6 +18,7 @@ from datasets import CPU, SMALL, small_run
 from executor_laws import check_laws, check_outcomes, files, sweep, times, train_on, train_plainly
 from fake_engine import Fake
 from unweave.core.console import PlainConsole
+from unweave.data import HeldOut, Selected
 from unweave.evaluation.tasks import Job, Task
 from unweave.executors import executor_from, local
 from unweave.executors.division import divide
@@ -356,6 +357,20 @@ def test_other_processes_give_the_scores_of_this_one(tmp_path, unweave, monkeypa
     monkeypatch.setattr("unweave.executors.executor_from", lambda text, lanes: Fake(lanes=3))
     assert unweave(*command)[1] == printed
     assert files(tmp_path) == stored
+
+
+def test_other_processes_score_the_split_that_a_model_is_on(tmp_path):
+    """They used to score the one that it was trained on, under the name of the other."""
+    data = Selected(SMALL, (HeldOut(({"shape": (0,)},)),))
+    run = small_run(steps=5, data=data)
+    train([run], data.load(CPU), Store(tmp_path))
+    path = Store(tmp_path).folder(run).path
+    models = [uw.load(path, device="cpu"), uw.load(path, split="held-out", device="cpu")]
+    for order in (models, models[::-1]):
+        expected = uw.evaluate(order, 100, metrics=["mig"])
+        found = uw.evaluate(order, 100, metrics=["mig"], on=Fake())
+        assert [each.to_json() for each in found] == [each.to_json() for each in expected]
+    assert models[0].split != models[1].split
 
 
 def test_metrics_that_have_no_name_are_refused(tmp_path):

@@ -88,6 +88,7 @@ def shorten(patch):
     tiny = Run(data=data, network=MLP((4,)), latent=Gaussian(2), steps=2, batch_size=8)
     patch.setattr(ExplorerServer, "serve_forever", stop_at_once)
     patch.setattr("webbrowser.open", lambda url: True)
+    patch.setattr("unweave.cli.status.time.sleep", stop_at_once)
     patch.setattr("unweave.explorer.onnx_export._export", lambda *_: b"")
     patch.setattr("unweave.cli.demo.demo_run", lambda seed: dataclasses.replace(tiny, seed=seed))
     for name in ("Lanes", "LanePool"):
@@ -98,7 +99,7 @@ def shorten(patch):
     patch.setattr(papers, "train_or_load", lambda *_: SimpleNamespace(networks=()))
 
 
-def stop_at_once(server):
+def stop_at_once(_):
     raise KeyboardInterrupt
 
 

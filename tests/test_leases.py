@@ -1,9 +1,11 @@
 """Leases: one process at a time, the dead are replaced, and the replaced write nothing."""
 
 import contextlib
+import errno
 import multiprocessing
 import os
 import signal
+import sys
 import time
 from unittest.mock import patch
 
@@ -325,3 +327,21 @@ def test_the_record_says_what_a_process_does(tmp_path, monkeypatch):
     assert found["steps_per_second"] > 0
     assert (found["host"], found["pid"]) == (this_process().host, os.getpid())
     assert found["beats"] > 3
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
+def test_a_process_that_cannot_be_read_has_not_ended(monkeypatch):
+    """With too many open files, or where other users' processes are hidden, heartbeats decide."""
+    own = this_process()
+    assert has_ended(own) is False
+    assert has_ended(own._replace(started=own.started + 1)) is True
+
+    def refuse(*_, **__):
+        raise OSError(errno.EMFILE, "Too many open files")
+
+    with monkeypatch.context() as patch:
+        patch.setattr("pathlib.Path.read_text", refuse)
+        assert has_ended(own) is None
+    with monkeypatch.context() as patch:
+        patch.setattr("unweave.core.processes._started", lambda pid: None)
+        assert has_ended(own) is None

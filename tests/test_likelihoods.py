@@ -22,6 +22,7 @@ from unweave.likelihoods import (
     Poisson,
     SharedScale,
     _log_mean,
+    _poisson_quantile,
 )
 from unweave.models import VAEModel
 from unweave.networks import MLP
@@ -236,3 +237,10 @@ def test_a_likelihood_needs_one_method():
         models.append(VAEModel(small_run().latent, MLP((5,)), likelihood, (4,)))
     one, two = (model.decode(z).log_prob(x) for model in models)
     assert torch.equal(one, two)
+
+
+@pytest.mark.parametrize("mean", [0.0, 3.0, 1e15, 3e16, 1e30])
+def test_counts_of_any_mean_are_drawn(mean):
+    """Above 2**53 there is no next count, and the search for it used to go on for ever."""
+    drawn = _poisson_quantile(torch.full((9,), mean), torch.linspace(0.1, 0.9, 9))
+    assert drawn.double().mean() == pytest.approx(mean, rel=1e-3, abs=1)

@@ -142,7 +142,7 @@ class StopsAt(Silent):
 def test_training_stops_at_the_deadline_and_continues_from_checkpoints(whole, tmp_path):
     clock, said = [0.0], []
     with pytest.MonkeyPatch.context() as patch:
-        for place in ("unweave.training.loop", "unweave.studies.study"):
+        for place in ("unweave.training.interrupt", "unweave.studies.study"):
             patch.setattr(f"{place}.time.monotonic", lambda: clock[0])
         one = at(tmp_path, deadline=1.0, progress=StopsAt(clock, 7), say=said.append)
         assert train_or_load(one, study_of()).networks == []

@@ -42,7 +42,9 @@ def status_command(
     ] = None,
     every: Annotated[
         float | None,
-        typer.Option(min=1, help="Repeat after this many seconds, until all runs are done."),
+        typer.Option(
+            min=1, max=86_400, help="Repeat after this many seconds, until all runs are done."
+        ),
     ] = None,
     overwrite: OverwriteOption = False,
 ) -> None:

@@ -77,8 +77,9 @@ def notes(
                 lines.append(continuation_note(origin))
             elif refusal := continued.refusals.get(run.digest):
                 lines.append(refusal)
-    waiting = [run for run in runs if not (store and store.folder(run).weights.exists())]
-    for group in group_runs(waiting, None, {}):
+    distinct = {run.digest: run for run in runs}.values()
+    waiting = [run for run in distinct if not (store and store.folder(run).weights.exists())]
+    for group in [] if processes.several else group_runs(waiting, None, {}):
         if len(parts := fitting_parts(group, dataset)) > 1:
             lines.append(
                 f"{len(group)} runs do not fit into memory side by side, and are trained in "
@@ -180,11 +181,13 @@ def fitting_parts(group: list[Run], dataset: Dataset) -> list[list[Run]]:
     What they need is estimated from below, so a GPU may still run out of memory.
     """
     lanes, device = len(group), dataset.device
+    if lanes == 1:
+        return [group]
     at_once = lanes if device.type == "cuda" else 1
     if can_fork(dataset, device):
         at_once = min(lanes, torch.get_num_threads())
     needed = group[0].lanes_memory(dataset.shape, lanes, at_once)
-    if lanes == 1 or needed <= device_memory(device):
+    if needed <= device_memory(device):
         return [group]
     halves = group[: lanes // 2], group[lanes // 2 :]
     return [part for half in halves for part in fitting_parts(half, dataset)]
