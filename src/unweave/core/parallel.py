@@ -37,7 +37,7 @@ def own_cores() -> int:
 
 
 def use_cores(count: int) -> None:
-    """Let this thread use this many cores, because others use the rest."""
+    """Let this thread use this many cores, because others use the rest; 0 for all of them."""
     _share.cores = count
 
 

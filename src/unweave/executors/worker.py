@@ -125,21 +125,27 @@ def _find_data(task: Task) -> None:
 
 def _score(task: ScoringTask) -> dict[str, Any]:
     """Score runs."""
-    _use_threads(task.threads)
-    return task.run()
+    with _threads(task.threads):
+        return task.run()
 
 
-def _use_threads(threads: int) -> None:
-    cores = threads or usable_cores()
+@contextlib.contextmanager
+def _threads(threads: int) -> Iterator[None]:
+    """Inside, use this many threads, or all cores for 0."""
+    before, cores = torch.get_num_threads(), threads or usable_cores()
     torch.set_num_threads(cores)
     use_cores(cores)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(before)
+        use_cores(0)
 
 
 def _train(task: Task) -> None:
     """Train a task, with a log in the store."""
-    _use_threads(task.threads)
     assert task.store is not None
-    with _log(Path(task.store)) as log:
+    with _threads(task.threads), _log(Path(task.store)) as log:
         console = PlainConsole(file=log, width=_WIDTH)
         console.print(f"{time.strftime('%Y-%m-%d %H:%M:%S')} {task.device}:", end=" ")
         console.print(", ".join(run.digest for run in task.runs), soft_wrap=True)
