@@ -16,7 +16,7 @@ test: $(VENV)/ready web/node_modules/ready
 	$(BIN)/ruff format --check src tests benchmarks examples
 	$(BIN)/mypy --strict src examples
 	cd web && npm run --silent check && npm run --silent test
-	$(BIN)/python -m pytest -n $$(($$(nproc) + 1)) --maxprocesses 8 --dist loadfile --no-loadscope-reorder
+	$(BIN)/python -m pytest -n auto --maxprocesses 8 --dist loadfile --no-loadscope-reorder
 
 app: web/node_modules/ready
 	cd web && npm run --silent build
