@@ -1,4 +1,4 @@
-"""Every kind of network of the papers, and a tree with discrete blocks, with random weights."""
+"""Every network of the papers, and a tree with discrete blocks, with random weights."""
 
 import numpy as np
 import torch
@@ -21,11 +21,12 @@ def _gan(table, norm="batch"):
 
 
 # The shape of images, and the network. Images are small where the network takes any size, so that
-# there are fewer weights; the layers are the same. [Kim2018] table 3 and [Mathieu2018] have the
-# layers of others here, with other widths.
+# there are fewer weights; the layers are the same.
 NETWORKS = {
     "kim2018-table-1": ((1, 64, 64), {"network": uw.Kim2018()}),
     "kim2018-table-2": ((3, 64, 64), {"network": uw.Kim2018(hidden=256)}),
+    "kim2018-table-3": ((1, 64, 64), {"network": uw.Kim2018(hidden=256)}),
+    "mathieu2018": ((1, 64, 64), {"network": uw.Mathieu2019(third=32)}),
     "mathieu2019": ((1, 64, 64), {"network": uw.Mathieu2019()}),
     "mathieu2019-table-1b": ((1, 8, 8), {"network": uw.MLP()}),
     "mathieu2019-table-1c": ((3, 64, 64), {"network": uw.DCGAN(8)}),
