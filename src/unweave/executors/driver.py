@@ -144,7 +144,7 @@ def drive(
 def _ready(waiting: Sequence[_Attempt], count: int) -> tuple[list[_Attempt], list[_Attempt]]:
     """Return the first attempts that can be submitted, at most `count`, and those that are done.
 
-    No more are looked at: a store of many runs may be slow.
+    It looks at no others, because a store of many runs may be slow.
     """
     ready: list[_Attempt] = []
     done: list[_Attempt] = []
