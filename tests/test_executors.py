@@ -3,17 +3,19 @@
 import io
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
-import threading
 from dataclasses import replace
+from functools import partial
 
 import numpy as np
 import pytest
 import torch
 
 import unweave as uw
+from crash_replay import Recorder, call_and_kill, using
 from datasets import CPU, SMALL, small_run
 from executor_laws import check_laws, check_outcomes, files, sweep, times, train_on, train_plainly
 from fake_engine import Fake
@@ -36,16 +38,16 @@ def plain(tmp_path_factory):
 
 
 def kill_once(monkeypatch):
-    """Kill the first worker process when it has a task; return the list of those killed."""
+    """Kill the first worker process that gets a task; return the list of those killed."""
     killed, send = [], local._Worker.send
 
-    def send_and_kill(self, text):
-        send(self, text)
+    def kill_and_send(self, text):
         if '"probe": false' in text and not killed:
             killed.append(self.process.pid)
-            threading.Timer(0.5, os.kill, (self.process.pid, signal.SIGKILL)).start()
+            self.process.kill()
+        send(self, text)
 
-    monkeypatch.setattr(local._Worker, "send", send_and_kill)
+    monkeypatch.setattr(local._Worker, "send", kill_and_send)
     return killed
 
 
@@ -63,6 +65,56 @@ def test_processes_leave_the_files_of_the_plain_command_though_one_is_killed(
     logs = [path.read_text() for path in (tmp_path / ".workers").glob("*.txt")]
     assert all(any(run.digest in log for log in logs) for run in sweep()[:4])
     assert not list((tmp_path / ".workers").glob("*.json"))
+
+
+def one_worker(call, root, runs):
+    """Train in workers, of which the first works inside of `call`."""
+
+    def attempt(text):
+        reply = call(work, text)
+        return Ended.read(reply) if reply else Ended("died")
+
+    return train_on(Fake([attempt], lanes=3), root, runs)
+
+
+def whole_command(call, root, runs):
+    """Train inside of `call`, and again."""
+    call(train_on, Fake(lanes=3), root, runs)
+    return train_on(Fake(lanes=3), root, runs)
+
+
+@pytest.mark.parametrize("every", [13, pytest.param(1, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("killed", [one_worker, whole_command])
+def test_a_kill_at_any_file_operation_leaves_the_files_of_the_plain_command(
+    killed, every, tmp_path, monkeypatch
+):
+    """Of a process that was killed after its runs had ended, leases and a record used to stay."""
+    monkeypatch.setattr("unweave.training.leases._HALF_WRITTEN", 0.0)
+    monkeypatch.setattr("unweave.core.files.disk", Recorder())  # does not wait for real disks
+    runs, plain, recorder = sweep(steps=2)[:3], tmp_path / "plain", Recorder()
+
+    def record(function, *arguments):
+        with using(recorder):
+            return function(*arguments)
+
+    outcomes, operations = killed(record, plain, runs), recorder.operations
+    ended = max(n for n, each in enumerate(operations) if each.path.suffix == ".safetensors")
+    moments = [*range(0, ended, every), *range(ended, len(operations))]
+    for moment in moments:
+        root = tmp_path / str(moment)
+        check_outcomes(killed(partial(call_and_kill, moment), root, runs), outcomes)
+        assert files(root) == files(plain)
+        assert not list((root / ".workers").glob("*.json"))
+    print(f"\nkilled at {len(moments)} of {len(operations)} operations")
+
+
+def test_checkpoints_that_a_power_failure_brought_back_are_deleted(tmp_path):
+    run = small_run(steps=5)
+    train_on(Fake(), tmp_path, [run])
+    before, folder = files(tmp_path), Store(tmp_path).folder(run)
+    shutil.copy(folder.states[5], folder.path / "state-3.safetensors")
+    train_on(Fake(), tmp_path, [run])
+    assert files(tmp_path) == before
 
 
 def test_a_lost_worker_is_replaced(tmp_path, plain, monkeypatch):

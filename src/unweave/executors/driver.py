@@ -264,9 +264,10 @@ class RemoteExecutor(abc.ABC):
                         failures.append(ended.text)
                     else:
                         found = ended.seconds, task.device, ended.machine
-                        yield Trained(outcomes_of(task), *found)
+                        yield Trained(_collect(task), *found)
+        own_leases().delete_dead_records(Path(first.store or ""))  # of workers that were killed
         if interrupt.requested:
-            stored = [outcome for job in every for outcome in outcomes_of(job.task)]
+            stored = [outcome for job in every for outcome in _outcomes(job.task)]
             raise TrainingInterrupted(stored, interrupt.terminated)
         if failures:
             raise TasksFailed(
@@ -351,10 +352,17 @@ def _settled(job: Job, tasks: Sequence[Task]) -> list[Outcome]:
     """Return the outcomes of runs that are in no task: they are finished, or have failed."""
     todo = {run.digest for task in tasks for run in task.runs}
     rest = [run for run in job.task.runs if run.digest not in todo]
-    return [each for run in rest for each in outcomes_of(replace(job.task, runs=(run,)))]
+    return [each for run in rest for each in _collect(replace(job.task, runs=(run,)))]
 
 
-def outcomes_of(task: Task) -> list[Outcome]:
+def _collect(task: Task) -> list[Outcome]:
+    """Return the outcomes of runs that have ended, whose worker may have been killed after that."""
+    for folder in task.folders:
+        folder.clean_up()
+    return _outcomes(task)
+
+
+def _outcomes(task: Task) -> list[Outcome]:
     """Read the outcomes of runs from the store, as far as they are trained."""
     return [
         recall(folder, run) if (folder.path / RUN).exists() else Outcome(run, None, [], None)

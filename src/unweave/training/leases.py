@@ -127,7 +127,7 @@ class Leases:
 
         Of workers of other machines, the time in their record is compared with this machine's.
         """
-        return any(self._seems_held(lease) for lease in _read_leases(folder))
+        return any(self._seems_held(lease) for lease in read_leases(folder))
 
     @contextmanager
     def working(self, root: Path) -> Iterator[Worker]:
@@ -136,7 +136,7 @@ class Leases:
         with self._counting:
             worker, users = self._workers.get(key) or (Worker(root, self.process), 0)
             if not users:
-                delete_records(root, lambda name: self._is_dead(root, name))
+                self.delete_dead_records(root)
                 worker.begin()
             self._workers[key] = worker, users + 1
         with _closing(lambda: self._leave(root)):
@@ -149,13 +149,17 @@ class Leases:
                 self._workers[os.path.abspath(root)] = worker, users - 1
             else:
                 with _closing(worker.end):
-                    delete_records(root, lambda name: self._is_dead(root, name))
+                    self.delete_dead_records(root)
+
+    def delete_dead_records(self, root: Path) -> None:
+        """Delete the records in a store of processes that have certainly ended."""
+        delete_records(root, lambda name: self._is_dead(root, name))
 
     def _take(self, folder: Path, wait: bool) -> Lease:
         """Wait for the lease of a folder, and create it."""
         began, warned = self._clock(), False
         while True:
-            leases = _read_leases(folder)
+            leases = read_leases(folder)
             verdicts = [self._judge(lease) for lease in leases]
             if set(verdicts) <= {"stale"} and (taken := self._create(folder, leases)):
                 return taken
@@ -244,7 +248,7 @@ def _closing(close: Callable[[], None]) -> Iterator[None]:
     close()
 
 
-def _read_leases(folder: Path) -> list[Lease]:
+def read_leases(folder: Path) -> list[Lease]:
     """Return all leases of a folder, by name."""
     paths = [folder / name for name in sorted(files.disk.names(folder)) if _lease_number(name)]
     found = [(path, files.disk.read(path)) for path in paths]
@@ -253,7 +257,7 @@ def _read_leases(folder: Path) -> list[Lease]:
 
 def _supersede(stale: list[Lease], lease: Lease) -> bool:
     """Delete the stale leases beside a new one; return False if there are others by now."""
-    if [each for each in _read_leases(lease.path.parent) if each != lease] != stale:
+    if [each for each in read_leases(lease.path.parent) if each != lease] != stale:
         return False
     with suppress(LeaseLost):
         for each in stale:

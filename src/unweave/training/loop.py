@@ -241,8 +241,7 @@ def _open_runs(
             lock.enter_context(folder.lock())
             folder.create(run)
             folder.check_data(dataset, labels=bool(run.labels))
-            if folder.status == "finished":  # after a power failure, older states may be back
-                folder.drop_states(before=max(folder.states, default=0))
+            folder.drop_older_states()
             if folder.status in ("finished", "failed"):
                 outcomes[run.digest] = recall(folder, run)
             else:

@@ -33,6 +33,7 @@ from unweave.core.parts import own_parts
 from unweave.data import Dataset, Schema
 from unweave.data.splits import split_of
 from unweave.training.configuration import summary_of
+from unweave.training.leases import FolderInUse, read_leases
 from unweave.training.records import (
     Sealed,
     StoredData,
@@ -160,6 +161,17 @@ class RunFolder(RunFiles):
         for step, path in self.states.items():
             if step < before:
                 delete(path)
+
+    def drop_older_states(self) -> None:
+        """Delete the older checkpoints of a finished run; a power failure may bring them back."""
+        if self.weights.exists():
+            self.drop_states(before=max(self.states, default=0))
+
+    def clean_up(self) -> None:
+        """Delete what a process left that was killed after the run had ended, such as its lease."""
+        if read_leases(self.path) or len(self.states) > 1:
+            with suppress(FolderInUse), self.lock():
+                self.drop_older_states()
 
     def read_data(self) -> DataRecord:
         """The description of the data that the run was begun on."""
