@@ -67,7 +67,7 @@ class MatchingObjective(BaseObjective):
     def incompatibility(self, latent: Latent) -> str | None:
         reason = None
         if self.critics and not self.uses_rate:
-            reason = unmet(latent, {"fixed_prior": "a critic does not teach a prior"})
+            reason = unmet(latent, {"fixed_prior": "a critic cannot train a prior"})
         return reason or self.divergence.incompatibility(latent)
 
     @property
