@@ -116,7 +116,7 @@ class InfoVAE(MatchingObjective):
     """
 
     alpha: Weight = 0.0
-    """Reward of information; 1 removes the rate."""
+    """Reward for information; 1 removes the rate."""
     lam: Weight = 500.0  # [Zhao2019] app. D
     """Weight of the match of q(z) and p(z), the paper's lambda."""
     divergence: AnyDivergence = MMD(kernel="rbf")
