@@ -12,7 +12,7 @@ import torch
 from scipy import stats
 
 import unweave as uw
-from datasets import CRITIC, LATENTS, SMALL
+from datasets import CRITIC, MIXED, SMALL
 from unweave.cli import score_output
 from unweave.data.dataset import ArrayDataset
 from unweave.data.synthetic.shapes2d import SpriteDataset
@@ -22,7 +22,6 @@ from unweave.metrics import UNSUPERVISED, Score, Scores
 from unweave.metrics import evaluate as evaluate_table
 
 OTHER = dataclasses.replace(SMALL, positions=4)
-MIXED = LATENTS[-1]  # full covariances, classes, bits and Student's t
 FIELDS = dict(network=uw.MLP((16,)), latent=uw.Gaussian(3), batch_size=16, steps=4, progress=False)
 STRUCTURES = {
     "mlp": {},

@@ -328,10 +328,20 @@ def test_the_guide_runs(tmp_path, images, monkeypatch):
     assert (tmp_path / "report.html").exists()
 
 
+def anchors(page):
+    """The anchors of a page's headings, as GitHub names them."""
+    text = re.sub(r"```.*?```", "", page.read_text(), flags=re.S)
+    headings = re.findall(r"^#+ (.*)$", text, re.M)
+    return {re.sub(r"[^\w\- ]", "", each.lower()).replace(" ", "-") for each in headings}
+
+
 def test_links_in_the_documents_exist():
-    for page in [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *(ROOT / "docs").rglob("*.md")]:
-        for target in re.findall(r"\]\(([^)#:]+)\)", page.read_text()):
-            assert (page.parent / target).exists(), f"{page}: {target}"
+    for page in [*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md")]:
+        for name, anchor in re.findall(r"\]\(([^)#:]*)(?:#([^)]+))?\)", page.read_text()):
+            target = page.parent / name if name else page
+            assert target.exists(), f"{page}: {name}"
+            if anchor:
+                assert anchor in anchors(target), f"{page}: {name}#{anchor}"
 
 
 def test_the_example_on_the_aggregates_page_runs():

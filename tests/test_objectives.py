@@ -13,7 +13,9 @@ from datasets import (
     CPU,
     CRITIC,
     CROSS,
+    DEPENDENT,
     LATENTS,
+    MIXED,
     OBJECTIVES,
     SMALL,
     D,
@@ -64,7 +66,7 @@ def test_every_objective_is_tried_here():
 
 NEUTRAL_OBJECTIVES = {kind: members(Objective)[kind](**NEUTRAL[kind]) for kind in NEUTRAL}
 # Every objective with a few latent spaces, and two that read all of a block with every one.
-SOME_LATENTS = (LATENTS[0], LATENTS[5], LATENTS[-3], LATENTS[-1])
+SOME_LATENTS = (LATENTS[0], LATENTS[5], DEPENDENT, MIXED)
 NEUTRAL_PAIRS = [
     (kind, latent)
     for kind, objective in NEUTRAL_OBJECTIVES.items()

@@ -330,7 +330,7 @@ class Gaussian(BaseLikelihood):
     scale: PositiveFloat = 1.0
     """Standard deviation of the values; where it starts, if it is learned."""
     learn: Literal["nothing", "shared", "each"] = "nothing"
-    """Learn the scale: not at all, one number, or one for each value."""
+    """What to learn of the scale: nothing, one shared number, or one for each value."""
     kind: Literal["gaussian"] = tag("gaussian")
 
     def __call__(self, raw: Tensor) -> GaussianObservation:
@@ -394,7 +394,7 @@ class NegativeBinomial(BaseLikelihood):
     dispersion: PositiveFloat = 1.0
     """Dispersion d: the variance of a count with mean m is m + d m^2."""
     learn: Literal["nothing", "shared", "each"] = "shared"
-    """Learn the scale: not at all, one number, or one for each value."""
+    """What to learn of the scale: nothing, one shared number, or one for each value."""
     kind: Literal["negative-binomial"] = tag("negative-binomial")
     counts: ClassVar[bool] = True
 

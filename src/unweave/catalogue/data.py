@@ -31,29 +31,29 @@ _INTRODUCTION = """# Published datasets
 
 `unweave data page` generates this page from the code.
 
-`unweave data get NAME` downloads a dataset, and `unweave train data=NAME` trains on it; set its
-fields with `data.split=test` and the like. The files of a dataset are in a folder of its name in
-the data folder, `~/.cache/unweave` or the environment variable `UNWEAVE_DATA`. If you already have
+`unweave data get NAME` downloads a dataset, and `unweave train data=NAME` trains on it; fields are
+set as in `data.split=test`. Each dataset has a folder of its name in the data folder, which is
+`~/.cache/unweave` unless the environment variable `UNWEAVE_DATA` names another. If you already have
 the files, put them there yourself. Interrupted downloads resume, and every file is compared with
 its published checksum. If none is known, the checksum of the first download is recorded in
-`checksums.json`, and `unweave data check NAME` compares with it from then on. Nothing is ever
+`checksums.json`, and `unweave data check NAME` compares the file with that. Nothing is ever
 unpickled.
 
 A download tries every address listed here. **Only one site is known for** {alone}: if it is down,
-so is the dataset.
+the dataset cannot be downloaded.
 
 Data that cannot be read row by row (compressed files and archives of images) are unpacked the first
 time, to a .npy file in the data folder: 3 GB for dSprites, 5.9 GB for 3D Shapes. Datasets of more
 than 1 GiB are then [streamed](data.md#larger-than-memory).
 
-{pictures}The licences of MPI3D and Fashion-MNIST were read on the pages of their authors, and that
-of MNIST is as Keras states it; **the others were not verified**.
+{pictures}We read the licences of MPI3D and Fashion-MNIST on the pages of their authors, and took
+that of MNIST from Keras; **we have not verified the others**.
 
-[Another page](data.md) describes rendered datasets and how to use your own data.
+[Data](data.md) describes rendered datasets and how to use your own data.
 """
-_PICTURES = """`unweave data preview` draws the pictures. They are shown if we had images of the
-dataset and its licence permits it: excerpts of dSprites, 3D Shapes and Fashion-MNIST under those
-licences, and of MNIST under CC BY-SA 3.0.
+_PICTURES = """`unweave data preview` draws the pictures. This page shows those of datasets whose
+licence permits it: excerpts of dSprites, 3D Shapes and Fashion-MNIST under those licences, and of
+MNIST under CC BY-SA 3.0.
 
 """
 _LABELS = 12  # names of classes that are listed
@@ -149,7 +149,7 @@ def describe_published(
     """
     about = cls.ABOUT
     lines = [kind, "", f"{about.title}. {_documentation(cls)}", ""]
-    shown = f"after `unweave data get {kind}`, `unweave data preview {kind}`"
+    shown = f"`unweave data preview {kind}` draws one after the download"
     if pictures and about.picture:
         lines += [f"![{about.title}]({pictures}/data_{kind}.png)", ""]
         shown = about.picture

@@ -24,13 +24,19 @@ _PLACE = rf"{_KIND} [A-Z]?\d*[.\d]*(?:(?:, | and )\d+)*"
 _SOURCE = re.compile(rf"\[\w+\d{{4}}\](?: {_PLACE}(?:(?:,| and) {_PLACE})*)?")
 _INTRODUCTION = """# Methods
 
-`unweave methods --page` generates this page from the code.
+`unweave methods --page` generates this page from the code. It lists the
+[objectives](#objectives), the [divergences](#divergences) that some of them take, the
+[latent blocks](#latent-blocks), and [which combinations work](#which-combinations-work).
+`unweave methods factor-vae` describes one method with its settings.
+"""
+_COMBINATIONS = """## Which combinations work
 
-A number in the last table marks a combination that is refused, for the reason listed below the
-table. A test trains every other combination. A selection with every objective and every kind of
-block is also trained in lanes, compared with the same runs trained alone, and resumed. Each latent
-space consists of two blocks of its kind, because a single variable has no total correlation.
-"learned" is a prior with parameters (here a covariance), "full" a posterior with a full covariance.
+A number marks a combination that is refused, for the reason below the table. A test trains every
+other combination. Some of them, with every objective and every kind of block, are also trained in
+lanes, compared with the same runs trained alone, and resumed. Each latent space consists of two
+blocks of its kind, because a single variable has no total correlation. "learned" is a prior with
+parameters (here a covariance), and "full" a posterior with a full covariance.
+
 """
 
 
@@ -145,7 +151,7 @@ def page() -> str:
     titles = (("Objectives", Objective), ("Divergences", AnyDivergence), ("Latent blocks", Latent))
     for title, union in titles:
         parts.append(f"## {title}\n\n{_listing(methods(union))}")
-    return "\n".join([*parts, f"## Which combinations work\n\n{_matrix(refusals())}"])
+    return "\n".join([*parts, _COMBINATIONS + _matrix(refusals())])
 
 
 def _listing(listed: list[Method]) -> str:

@@ -21,93 +21,98 @@ _INTRODUCTION = """# Metrics
 This page is generated from the code by `unweave metrics --page`.
 
 Each metric is a function of arrays, `mig(codes, factors, protocol="locatello2019", seed=0)`, with
-codes (N, D) and factors (N, K). It returns a `Score`: `float(score)`, `score.parts`,
-`score.matrix`, `score.details`. A protocol is named after the paper whose numbers and rules it
-follows; the same metric under two protocols gives two numbers. `evaluate(codes, factors)` runs all
-quick metrics and prints a table, `metrics="all"` includes the slow ones, and `unweave score
-codes.npz` does the same on the command line.
+codes (N, D) and factors (N, K). It returns a `Score` with `float(score)`, `score.parts`,
+`score.matrix` and `score.details`. A protocol is named after the paper whose rules and numbers it
+follows; one metric under two protocols gives two scores. `evaluate(codes, factors)` runs all quick
+metrics and prints a table, and `metrics="all"` includes the slow ones. On the command line,
+`unweave score codes.npz` does the same.
 
-A `Table` holds what else is known: `scales` (N, D) of q(z|x), `kl` (D,), which codes are
-`discrete`, and the names of the factors. `evaluate(table)` runs every applicable metric;
+A `Table` also holds what else is known: the `scales` (N, D) of q(z|x), the `kl` (D,), which codes
+are `discrete`, and the names of the factors. `evaluate(table)` runs every applicable metric;
 `left_out(table)` explains the rest. An .npz file with arrays of these names is a table. Other
-arrays in it are ignored with a warning, unless their names look misspelt: then the file is refused.
-Codes and labels may also be in .npy, CSV, Parquet or HDF5 files: `unweave score codes.csv
-labels.csv` joins them by the names of the rows, if both have some, and text becomes classes.
+arrays in it are ignored with a warning, but a name that looks misspelt is an error. Codes and
+labels may also be in .npy, CSV, Parquet or HDF5 files: `unweave score codes.csv labels.csv` joins
+them by row names, if both have them, and turns text into classes.
 
-Two metrics are of trained models and not of a table, and are computed if they are named:
-`log_likelihood` and `udr` ([unsupervised metrics](unsupervised.md)).
+Two metrics, `log_likelihood` and `udr`, need trained models instead of a table. They are computed
+only if you name them ([unsupervised metrics](unsupervised.md)).
 
 **Few rows.** A table should have ten rows for each code and for each value of a factor; a
-continuous factor counts as the 20 bins that it is cut into. Ten observations per coefficient are
-the least for reliable regressions [Peduzzi1996], and all that is known of a value comes from its
-rows. With fewer, uninformative codes score high: for noise in 10 codes and three factors of 10
-values, `irs/suter2019` is 0.68 for 20 rows, 0.38 for 100 and 0.32 for 200; `mcc` is 0.42, 0.18 and
-0.13. A metric then issues a `FewRowsWarning`, and `evaluate` one for the table; the command line
-prints a note.
+continuous factor counts as the 20 bins that it is cut into. A reliable regression needs at least
+ten observations per coefficient [Peduzzi1996], and everything known about a value comes from its
+rows. With fewer rows, uninformative codes score high: for noise in 10 codes and three factors of 10
+values, `irs/suter2019` is 0.68 with 20 rows, 0.38 with 100 and 0.32 with 200; `mcc` is 0.42, 0.18
+and 0.13. A metric then issues a `FewRowsWarning`, and `evaluate` one for the whole table; the
+command line prints a note.
 
 ## Options of every metric
 
 **Interval.** `interval=0.95` computes the metric on 200 random subsets of the rows (`resamples`)
 and returns the interval that covers this share of the values, shifted so that their mean is the
-value of all rows. If a protocol reads n of N rows, subsets have n N / (n + N) rows, half of all if
-it reads all: without repetition their values vary, to first order, as much as those of n other rows
-[Politis1994]. A bootstrap would repeat rows, which nearest neighbours mistake for information and
-held-out rows for prediction: on 600 rows of partly entangled codes the bootstrap moves InfoM by
-0.22, halves by 0.004, and the interval is 0.08 wide. Fewer different rows bias many metrics,
-modularity by more than its standard deviation; the shift removes this bias. The interval is about
-the number that the protocol gives for this many rows. Each subset has its own seed, so it covers
-the choice of rows and the randomness of the metric. If all subsets score the same, as perfect codes
-may, the interval is a single point: that is no evidence that the value is exact, and tables say so.
+value on all rows. It refers to the score that the protocol gives for this number of rows. Each
+subset has its own seed, so the interval covers both the choice of rows and the randomness of the
+metric. If all subsets score the same, as perfect codes may, the interval is a single point; tables
+mark it, because this is no evidence that the value is exact.
+
+Subsets are drawn without repetition. If a protocol reads n of N rows, they have n N / (n + N) rows,
+which is half of the rows if it reads all; their values then vary, to first order, as much as those
+of n other rows [Politis1994]. A bootstrap would repeat rows, which nearest neighbours mistake for
+information and held-out rows for successful predictions: on 600 rows of partly entangled codes, the
+bootstrap moves InfoM by 0.22 and subsets move it by 0.004, with an interval 0.08 wide. Fewer rows
+bias many metrics, modularity by more than its standard deviation; the shift removes this bias.
 
 **Evidence.** `evaluate` and the command line mark a score as "no evidence" if fewer than two
-factors could be scored, if there are too few rows, or if it exceeds its null by less than 0.05 or
-by less than three standard deviations of the scores of shuffled factors.
+factors could be scored, if there are too few rows, or if the score exceeds its null by less than
+0.05 or by less than three standard deviations of the scores of shuffled factors.
 
-**Randomness of the metric.** `reseeds=10` computes the metric with 10 other seeds on the same rows;
-the detail "rng spread" is their standard deviation. It is a column of tables and CSV.
+**Randomness of the metric.** `reseeds=10` computes the metric with 10 other seeds on the same rows.
+The detail "rng spread" is the standard deviation of their scores, and a column of tables and CSV.
 
-**Null.** `null=True` returns the mean over 10 shuffles (`shuffles`) of the factors against the
-codes, and its standard deviation as the detail "null spread": the score of codes that have learned
-nothing. It can be high: modularity of noise is far from 0.
+**Null.** `null=True` shuffles the factors against the codes 10 times (`shuffles`) and returns the
+mean score, and the standard deviation as the detail "null spread". This is the score of codes that
+have learned nothing. It can be high: the modularity of noise is far from 0.
 
 **Cyclic factors.** Orientations 0 and 2 pi of dSprites are the same image, and a square looks the
-same every quarter of a turn: no code can tell such values apart. The 40 orientations include both
-ends, so a turn is 39 steps: `periods={"orientation": 39}` merges values that are equal modulo 39 (a
-quarter is 9.75 steps, so no other steps of a square coincide). If a turn has 36 steps of ten
-degrees, `periods={"orientation": {"shape": [9, 18, 36]}}` gives the period for each value of
-another factor. `Table(..., periods=...)` stores them; `shapes2d` declares its own.
+same after every quarter turn, so no code can distinguish such values. The 40 orientations include
+both ends, so a turn has 39 steps, and `periods={"orientation": 39}` merges values that are equal
+modulo 39 (a quarter turn is 9.75 steps, so no other orientations of a square coincide). If a turn
+has 36 steps of ten degrees, `periods={"orientation": {"shape": [9, 18, 36]}}` gives the period for
+each value of another factor. `Table(..., periods=...)` stores periods, and `shapes2d` declares its
+own.
 
-**Ceiling of a table.** An orientation merged by shape depends on the shape: a square has only its
-first 9 steps, so the step carries information on the shape. If factors are dependent, even perfect
-codes share information, so the best possible score is below 1: with 3 shapes, 36 orientations and
-the periods [9, 18, 36], the merged factors as codes have MIG 0.67, FactorVAE score 0.91, and DCI
-still 1. `ceiling=True` returns this number as the detail "ceiling", a column of tables and CSV. It
-is 1 or close to it for independent factors, and lower for tables whose factors are correlated or
-whose lattice is incomplete.
+**Ceiling of a table.** If factors are dependent, even perfect codes share information, so the best
+possible score is below 1. This happens if factors are correlated or combinations are missing, and
+also after merging: a square has only its first 9 orientations, so the orientation carries
+information about the shape. With 3 shapes, 36 orientations and the periods [9, 18, 36], the merged
+factors themselves, as codes, have a MIG of 0.67, a FactorVAE score of 0.91, and a DCI of 1.
+`ceiling=True` returns the score of the factors as codes, as the detail "ceiling" and as a column of
+tables and CSV. For independent factors it is 1 or close to 1.
 
-**Continuous factors.** A factor is continuous if it holds real numbers that do not repeat: on
-average, each comes less than twice. Metrics of counts cut it into bins, like codes, and name it in
-the detail "factors cut into bins"; metrics that hold a value fixed refuse it. Real numbers that
-repeat, such as 40 angles, are classes. `Table.notes`, the `repr` of a table and `unweave score` say
-how each factor is treated. `continuous=["angle"]` chooses, in metrics, `evaluate` and `Table`, and
-`--continuous angle` on the command line: the factors given by name or index are continuous, also
-integer ones, and all others are classes, so `continuous=[]` has none. To make classes of numbers
-that do not repeat, cut them into bins that many rows share, as with
+**Continuous factors.** By default a factor is continuous if it holds real numbers that occur less
+than twice on average. Real numbers that repeat, such as 40 angles, are classes. Metrics that count
+cut a continuous factor into bins, like codes, and name it in the detail "factors cut into bins";
+metrics that hold a value fixed refuse it. `Table.notes`, the `repr` of a table and `unweave score`
+say how each factor is treated.
+
+`continuous=["angle"]` (in metrics, `evaluate` and `Table`) or `--continuous angle` (on the command
+line) decides otherwise: the factors given by name or index are continuous, even if they are
+integers, and all others are classes. With `continuous=[]`, all factors are classes. To turn numbers
+that do not repeat into classes, cut them into bins that many rows share, for example by
 `numpy.digitize(column, numpy.quantile(column, [0.2, 0.4, 0.6, 0.8]))`.
 
-**Missing labels** are NaN in the factors of a `Table`. Metrics of the factors read the rows without
-any, in the factors of which at least half of the labels are known (`Table.labelled`), and
-`evaluate` warns how many rows are not scored; unsupervised metrics read all rows.
+**Missing labels** are NaN in the factors of a `Table`. Metrics use the factors for which at least
+half of the labels are known, and the rows in which none of these is missing (`Table.labelled`).
+`evaluate` warns how many rows are not scored. Unsupervised metrics use all rows.
 
-**Repeatability.** The same `seed`, an integer or a NumPy generator, gives the same number, up to
-rounding, on any machine and any number of threads, with or without an interval.
+**Reproducibility.** The same `seed`, an integer or a NumPy generator, gives the same score up to
+rounding, on any machine and with any number of threads, with or without an interval.
 
 ## Your own metric
 
-A plain function of codes and factors that returns a number or a `Score` works in `evaluate`, next
-to names: `evaluate(table, metrics=["mig", my_metric])`. It is named after the function. Decorated
-with `metric`, a function of `Inputs` becomes a metric like those below: it takes all options of
-every metric, and its arguments are checked and documented.
+You can pass a plain function of codes and factors that returns a number or a `Score` to `evaluate`,
+next to names: `evaluate(table, metrics=["mig", my_metric])`. The score is named after the function.
+With the decorator `metric`, a function of `Inputs` becomes a metric like those below: it takes all
+options of every metric, and its arguments are checked and documented.
 
 ```python
 import numpy as np
@@ -129,9 +134,9 @@ evaluate(codes, factors, metrics=["mig", best_correlation], ceiling=True)
 ```
 
 `inputs.codes` (N, D) are float64 and `inputs.factors` (N, K) are labels 0, 1, ...; `inputs.values`
-are the original factor values, `inputs.scored` the factors to score, and `inputs.rng` the generator
-to draw from. A metric that reads only some rows passes `rows_read=` to `inputs.score`, from which
-the size of the interval follows; one that cannot score continuous factors calls
+are the original factor values, `inputs.scored` the factors to score, and `inputs.rng` the random
+generator to use. A metric that reads only some of the rows passes their number to `inputs.score` as
+`rows_read=`, which the interval needs. One that cannot score continuous factors calls
 `inputs.require_classes()`.
 
 ## All metrics

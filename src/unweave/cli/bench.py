@@ -23,14 +23,14 @@ def bench_command(
     precision: Annotated[
         str, typer.Option(help="GPU matmul precision, from slowest to fastest: fp32, tf32, bf16.")
     ] = "fp32",
-    lanes: Annotated[str, typer.Option(help="Numbers of lanes, such as 1,16,64.")] = "",
-    quick: Annotated[bool, typer.Option("--quick", help="Only the main objectives.")] = False,
-    seconds: Annotated[float, typer.Option(min=0.05, help="Time for each measurement.")] = 1.0,
+    lanes: Annotated[str, typer.Option(help="Numbers of lanes to time, such as 1,16,64.")] = "",
+    quick: Annotated[bool, typer.Option("--quick", help="Time only the main objectives.")] = False,
+    seconds: Annotated[float, typer.Option(min=0.05, help="Seconds for each measurement.")] = 1.0,
     svg: Annotated[Path | None, typer.Option(help="Also draw the results to this file.")] = None,
     overwrite: OverwriteOption = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON instead of a table.")] = False,
 ) -> None:
-    """Time training on this machine, and compare it with a plain PyTorch loop and the limits.
+    """Time training on this machine, and compare it with a plain PyTorch loop.
 
     Example:
 

@@ -11,7 +11,7 @@ from unweave.core.console import out
 
 _WIDEST = 100  # characters of a line
 PageOption = Annotated[
-    bool, typer.Option("--page", help="Print the page of everything, as Markdown.")
+    bool, typer.Option("--page", help="Print the documentation page of all of them, as Markdown.")
 ]
 
 
@@ -19,7 +19,7 @@ def methods_command(
     name: Annotated[str, typer.Argument(help="One method, such as factor-vae.")] = "",
     whole_page: PageOption = False,
 ) -> None:
-    """List the methods, or describe one; --page prints all, their papers, and what combines.
+    """List the objectives, latent blocks and other methods, or describe one.
 
     Examples:
 
@@ -38,7 +38,7 @@ def metrics_command(
     name: Annotated[str, typer.Argument(help="One metric, such as mig.")] = "",
     whole_page: PageOption = False,
 ) -> None:
-    """List the metrics, or describe one: protocols, inputs, papers, differences from namesakes.
+    """List the metrics, or describe one: protocols, inputs, options and papers.
 
     Examples:
 
@@ -63,7 +63,7 @@ def fields_command(
         ),
     ] = "",
 ) -> None:
-    """List fields that `unweave train` takes: default, range and meaning of each.
+    """List the fields that `unweave train` takes, with default, range and meaning.
 
     Examples:
 

@@ -65,10 +65,10 @@ def compare_command(
 ) -> None:
     """Compare runs: what differs in their settings, and what that changes.
 
-    Runs that differ only in their seed form a group. Each quantity is a mean over the seeds with
-    its interval, and the best group by each score is compared with the second best. Latents are
-    matched across the seeds of a group, and UDR says how much the seeds agree. Runs on different
-    data are kept apart.
+    Runs that differ only in their seed form a group. The command prints means over the seeds with
+    intervals, and compares the best group by each score with the second best. It matches latents
+    across the seeds of a group, and UDR measures how well the seeds agree. Runs on different data
+    are compared separately.
 
     Examples:
 

@@ -43,7 +43,7 @@ _LONGEST = 120  # characters of a file name
 
 @data_app.command(name="list")
 def list_command() -> None:
-    """List all datasets, and which of them are downloaded.
+    """List all datasets, and say which are downloaded.
 
     Example:
 
@@ -72,7 +72,8 @@ def info_command(
 ) -> None:
     """Describe a dataset: number and size of images, factors, and how it is read.
 
-    For published datasets, also list files, checksums and licence, downloaded or not.
+    For a published dataset, the command also lists files, checksums and licence, even before the
+    download.
 
     Examples:
 
@@ -155,13 +156,14 @@ def preview_command(
     name: AnyNameArgument,
     fields: FieldsArgument = None,
     file: Annotated[
-        Path | None, typer.Option("--out", help="PNG file. Default: named after the data.")
+        Path | None,
+        typer.Option("--out", help="PNG file to write (by default named after the data)."),
     ] = None,
     overwrite: OverwriteOption = False,
     select: SelectOption = None,
     features: FeaturesOption = None,
 ) -> None:
-    """Draw random observations and a traversal of every factor, or vectors as points.
+    """Draw random observations and a traversal of every factor; vectors are drawn as points.
 
     Examples:
 
@@ -225,7 +227,7 @@ def features_command(
 @data_app.command(name="page")
 def page_command(
     pictures: Annotated[
-        str | None, typer.Option(help="Folder of pictures to include. Default: none.")
+        str | None, typer.Option(help="Folder of pictures to include (by default none).")
     ] = None,
 ) -> None:
     """Describe all published datasets in Markdown.

@@ -51,12 +51,12 @@ def encode_command(
     store: StoreOption = Path("runs"),
     device: DeviceOption = "auto",
 ) -> None:
-    """Encode observations: the means of q(z|x), with names of rows and columns.
+    """Encode observations: write the means of q(z|x), with names of rows and columns.
 
-    New observations are read like those of the training: images get the same size and channels,
-    columns of a table are found by name, and values are scaled as in the training. The format
-    follows from the extension of --out: .csv, .npz (codes, scales, error, row_names, code_names)
-    or .npy (codes alone).
+    New observations are read like the training data: images get the same size and channels, columns
+    of a table are found by name, and values are scaled in the same way. The extension of --out
+    chooses the format: .csv, .npz (codes, scales, error, row_names, code_names) or .npy (only
+    codes).
 
     Examples:
 

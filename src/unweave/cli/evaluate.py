@@ -38,7 +38,7 @@ def evaluate_command(
     codes: Annotated[
         Literal["mean", "prior-cdf"],
         typer.Option(
-            help="Codes to score: posterior means, or these as normal quantiles under the prior."
+            help="Codes to score: posterior means, or their normal quantiles under the prior."
         ),
     ] = "mean",
     on: OnOption = "local",
@@ -49,20 +49,19 @@ def evaluate_command(
     """Score trained runs against the true factors of their data.
 
     Scores and codes are stored in the folder of each run: in scores.json and table.npz for the
-    split it was trained on, and in scores-SPLIT.json and table-SPLIT.npz for another. Runs that
-    differ only in seed and weights are encoded together.
+    split it was trained on, and in scores-SPLIT.json and table-SPLIT.npz for another.
 
-    Runs with different settings are never averaged: of more than four runs on one dataset, each
-    group that differs only in the seed has a table of its own. A table has a column for each run,
-    or for more than four the mean and standard deviation. --json and --csv print every run, and
-    `unweave compare` says how the groups differ.
+    Up to four runs of one dataset are shown as columns of one table. If there are more, each group
+    of runs that differ only in the seed has its own table, with the mean and standard deviation if
+    the group has more than four. Runs with different settings are never averaged. --json and --csv
+    print every run, and `unweave compare` compares the groups.
 
-    A run that cannot be scored does not stop the others: the reasons are printed at the end, and
-    the exit code is 1.
+    If a run cannot be scored, the others still are. The reasons are printed at the end, and the
+    exit code is 1.
 
-    Two metrics are of trained models and have to be named: log_likelihood, the importance-weighted
-    bound of log p(x) in nats (100 observations, 100 particles each), and udr, the agreement of runs
-    that differ only in their seed.
+    Two metrics are computed only if you name them: log_likelihood, the importance-weighted bound on
+    log p(x) in nats (100 observations, 100 particles each), and udr, the agreement of runs that
+    differ only in their seed.
 
     Examples:
 

@@ -31,13 +31,13 @@ def share_command(
     thumbnails: Annotated[
         int,
         typer.Option(
-            min=1, help="How many of them to show as images or curves; most of the page's size."
+            min=1, help="How many of these to show as images or curves, which take most space."
         ),
     ] = 2_000,
     embedding: Annotated[
         str | None,
         typer.Option(
-            help="Also place the codes in a plane by umap or pacmap, which are extra packages (by "
+            help="Also embed the codes in a plane by umap or pacmap, which are extra packages (by "
             "default principal components only)."
         ),
     ] = None,
@@ -46,11 +46,11 @@ def share_command(
     device: DeviceOption = "auto",
     data: DataOption = None,
 ) -> None:
-    """Write one page in which anyone can explore runs: offline, without Python.
+    """Write one page in which anyone can explore runs, offline and without Python.
 
-    The page contains the encoders and decoders, which run in the browser, and observations of the
-    data with their codes. It makes no network request. Do not share it if the data are
-    confidential.
+    The page contains the encoders and decoders, which run in the browser, and observations from the
+    data with their codes. Do not share it if the data are confidential. It makes no network
+    requests.
 
     Examples:
 
@@ -96,10 +96,12 @@ def explore_command(
     store: StoreOption = Path("runs"),
     watch: Annotated[
         bool,
-        typer.Option("--watch", help="Follow runs in training: new curves and checkpoints."),
+        typer.Option(
+            "--watch", help="Follow runs that are training: show new curves and checkpoints."
+        ),
     ] = False,
     port: Annotated[
-        int, typer.Option(min=0, max=65_535, help="Port to listen on; 0 is any that is free.")
+        int, typer.Option(min=0, max=65_535, help="Port to listen on; 0 chooses a free one.")
     ] = 0,
     no_browser: Annotated[
         bool, typer.Option("--no-browser", help="Print the address without opening it.")
@@ -107,9 +109,9 @@ def explore_command(
     device: DeviceOption = "auto",
     data: DataOption = None,
 ) -> None:
-    """Explore runs in the browser: move their latent variables, and see the data as codes.
+    """Explore runs in the browser: move their latent variables, and see where the data lie.
 
-    A server on this machine shows the page until Ctrl-C. It cannot be reached from other machines.
+    A server on this machine serves the page until you press Ctrl-C. Other machines cannot reach it.
 
     Examples:
 

@@ -54,7 +54,7 @@ FeaturesOption = Annotated[
 ]
 DataOption = Annotated[
     Path | None,
-    typer.Option(help="Where the data of the runs are, if they were moved since the training."),
+    typer.Option(help="Where the data of the runs are, if they have moved since training."),
 ]
 RowsOption = Annotated[int, typer.Option(min=2, help="Number of observations to encode.")]
 
@@ -65,21 +65,21 @@ OverwriteOption = Annotated[
 OnOption = Annotated[
     str,
     typer.Option(
-        help="Where to work: local, ray or slurm, with settings as in ray:address=auto or "
-        "slurm:partition=gpu,minutes=240 (local uses all GPUs of this machine)."
+        help="Where to run: local (all GPUs of this machine), ray or slurm, with settings as in "
+        "ray:address=auto or slurm:partition=gpu,minutes=240."
     ),
 ]
 LanesOption = Annotated[
     int | None,
     typer.Option(
         min=1,
-        help="Most runs in one task (by default 64, or fewer so that every worker gets "
-        "some; all of them if this process does the work).",
+        help="Largest number of runs in one task (by default 64, or fewer so that every worker "
+        "has work; no limit if this process trains).",
     ),
 ]
 RetryFailedOption = Annotated[
     bool,
-    typer.Option("--retry-failed", help="Let failed runs start again from their last checkpoint."),
+    typer.Option("--retry-failed", help="Restart failed runs from their last checkpoint."),
 ]
 
 SplitOption = Annotated[
@@ -106,8 +106,8 @@ class ScoringOptions:
         str,
         typer.Option(
             help="Metrics to compute, such as mig,dci/locatello2019; `all` includes slow ones, "
-            "`unsupervised` are those that need no labels (by default every quick metric that "
-            "applies)."
+            "and `unsupervised` stands for those that need no labels (by default every quick "
+            "metric that applies)."
         ),
     ] = ""
     interval: Annotated[
@@ -115,14 +115,20 @@ class ScoringOptions:
         typer.Option(help="Confidence level of an interval, such as 0.95 (by default none)."),
     ] = None
     resamples: Annotated[
-        int, typer.Option(help="Number of resamples of the rows for each interval.")
+        int, typer.Option(help="Number of random subsets of the rows for each interval.")
     ] = 200
-    null: Annotated[bool, typer.Option("--null", help="Also score shuffled factors.")] = False
+    null: Annotated[
+        bool,
+        typer.Option("--null", help="Also score shuffled factors, which gives the chance level."),
+    ] = False
     reseeds: Annotated[
-        int, typer.Option(help="Number of extra seeds for the standard deviation over seeds.")
+        int, typer.Option(help="Number of extra seeds, for the standard deviation over seeds.")
     ] = 0
     ceiling: Annotated[
-        bool, typer.Option("--ceiling", help="Also score the factors themselves as codes.")
+        bool,
+        typer.Option(
+            "--ceiling", help="Also score the factors themselves as codes, the best possible."
+        ),
     ] = False
     continuous: Annotated[
         str | None,

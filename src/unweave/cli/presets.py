@@ -11,10 +11,10 @@ from unweave.core.console import out, plain_table
 
 def presets_command(
     name: Annotated[
-        str | None, typer.Argument(help="A paper or a preset. Default: list all presets.")
+        str | None, typer.Argument(help="A paper or a preset (by default all are listed).")
     ] = None,
 ) -> None:
-    """List the papers' experiments, or show one as a TOML file that `train --from` reads.
+    """List the experiments of papers, or print one as a TOML file for `train --from`.
 
     Examples:
 

@@ -25,21 +25,27 @@ _IN_A_CLONE = Path("docs/papers")
 
 
 def reproduce_command(
-    paper: Annotated[str | None, typer.Argument(help="A paper. Default: list all figures.")] = None,
-    figures: Annotated[list[str] | None, typer.Argument(help="Its figures. Default: all.")] = None,
+    paper: Annotated[
+        str | None, typer.Argument(help="A paper (by default list all figures).")
+    ] = None,
+    figures: Annotated[
+        list[str] | None, typer.Argument(help="Its figures (by default all).")
+    ] = None,
     store: StoreOption = Path("runs"),
     out: Annotated[
         Path | None,
         typer.Option(
-            help="Folder of pages, figures and results. Default: docs/papers in a clone of the "
-            "repository, otherwise papers.",
+            help="Folder for pages, figures and results (by default docs/papers in a clone of the "
+            "repository, and papers elsewhere).",
             show_default=False,
         ),
     ] = None,
     device: DeviceOption = "auto",
     minutes: Annotated[
         float | None,
-        typer.Option(min=0, help="Stop training after this time; 0 draws stored results only."),
+        typer.Option(
+            min=0, help="Stop training after this many minutes; 0 only draws stored results."
+        ),
     ] = None,
     networks: Annotated[
         int | None, typer.Option(min=0, help="Train at most this many networks.")
@@ -52,7 +58,7 @@ def reproduce_command(
     ] = False,
     pages_only: Annotated[
         bool,
-        typer.Option("--pages-only", help="Rewrite the pages from stored results, nothing else."),
+        typer.Option("--pages-only", help="Only rewrite the pages, from stored results."),
     ] = False,
     on: OnOption = "local",
     lanes: LanesOption = None,
@@ -60,10 +66,10 @@ def reproduce_command(
 ) -> None:
     r"""Reproduce figures of the papers and check their claims; without a paper, list the figures.
 
-    Trains missing networks, draws the figures, and writes the page of the paper and the index of
-    all papers. If interrupted, the same command continues from the last checkpoint. The results of
-    all networks of a study are stored in one file beside the page, so a large study can be trained
-    in slices and on several machines. Drawing needs matplotlib: pip install 'unweave\[papers]'.
+    The command trains missing networks, draws the figures, and writes the page of the paper and the
+    index of all papers. If interrupted, the same command continues from the last checkpoint. All
+    results of a study are stored in one file next to the page, so a large study can be trained in
+    slices and on several machines. Drawing needs matplotlib: pip install 'unweave\[papers]'.
 
     Examples:
 

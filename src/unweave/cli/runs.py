@@ -46,19 +46,17 @@ def runs_command(
     ] = "",
     columns: Annotated[
         str,
-        typer.Option(help="Numbers to show: settings, terms of the log and stored scores."),
+        typer.Option(help="Columns to show: settings, terms of the log or stored scores."),
     ] = "distortion,rate",
-    json_output: Annotated[
-        bool, typer.Option("--json", help="Print everything that is stored as JSON.")
-    ] = False,
+    json_output: Annotated[bool, typer.Option("--json", help="Print everything as JSON.")] = False,
     csv_output: Annotated[
         bool, typer.Option("--csv", help="Print settings that differ, terms and scores as CSV.")
     ] = False,
 ) -> None:
     """List the runs of a store: finished, running, stopped (resumable), failed or not started.
 
-    Runs whose latents are all off (a rate of about 0 nats) are marked. Scores are those of the
-    split that a run was trained on.
+    Runs whose latent variables are all off (a rate of about 0 nats) are marked. Scores are those
+    on the split that a run was trained on.
 
     Examples:
 
@@ -138,7 +136,7 @@ def report_command(
 ) -> None:
     """Write a self-contained page about each run, report.html in its folder.
 
-    The explorer of the run, as `unweave share` writes it, is beside it: explorer.html.
+    The command also writes the explorer of the run, explorer.html, as `unweave share` does.
 
     Examples:
 
@@ -179,7 +177,7 @@ def report_command(
 
 
 def cite_command(name: RunArgument, store: StoreOption = Path("runs")) -> None:
-    """Print BibTeX entries for everything a run uses and for the metrics it was scored with.
+    """Print BibTeX entries for everything that a run uses, including its metrics.
 
     Example:
 

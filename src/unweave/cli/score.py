@@ -19,9 +19,11 @@ def score_command(
     ],
     labels: Annotated[
         Path | None,
-        typer.Argument(help="Factors, if they are in another file (or --factors)."),
+        typer.Argument(help="Factors, if they are in another file (as --factors)."),
     ] = None,
-    factors: Annotated[Path | None, typer.Option(help="Factors, if in another file.")] = None,
+    factors: Annotated[
+        Path | None, typer.Option(help="Factors, if they are in another file.")
+    ] = None,
     codes_key: Annotated[
         str, typer.Option(help="Array or columns of codes (by default `codes`).")
     ] = "",
@@ -33,8 +35,8 @@ def score_command(
 ) -> None:
     """Score codes from any source: codes (N, D) and factors (N, K), in one file or in two.
 
-    Text labels become classes. In CSV files a column of text that names the rows joins the two
-    files; otherwise rows are matched by their order. Rows with missing labels are not scored.
+    Text labels become classes. Two CSV files are joined by a text column that names the rows;
+    otherwise rows are matched by their order. Rows with missing labels are not scored.
 
     An .npz file may have more arrays: scales (N, D), standard deviations of q(z|x); kl (D,), mean
     KL(q(z_j|x) || p(z_j)); discrete (D,) and normal (D,), masks of categorical codes and of codes

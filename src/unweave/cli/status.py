@@ -38,20 +38,20 @@ def status_command(
     json_output: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
     html: Annotated[
         Path | None,
-        typer.Option(help="Write a page that loads itself again every few seconds."),
+        typer.Option(help="Write a page that reloads itself every few seconds."),
     ] = None,
     every: Annotated[
         float | None,
         typer.Option(
-            min=1, max=86_400, help="Repeat after this many seconds, until all runs are done."
+            min=1, max=86_400, help="Repeat every so many seconds, until all runs are done."
         ),
     ] = None,
     overwrite: OverwriteOption = False,
 ) -> None:
-    """Show how far runs are: how many are done, how fast, by which workers, and what failed.
+    """Show the progress of runs: how many are done, speed, workers and failures.
 
-    Everything is read from the store, so this works on any machine that sees it. With a run, print
-    the log of the worker that an executor (`unweave train --on`) started for it.
+    Everything is read from the store, so this works on any machine that can read it. If you name a
+    run, the command prints the log of the worker that `unweave train --on` started for it.
 
     Examples:
 

@@ -33,7 +33,8 @@ _MOST_NAMED = 8  # runs that the suggested command names one by one
 
 def train_command(
     assignments: Annotated[
-        list[str] | None, typer.Argument(help="Assignments field=value, as in the examples.")
+        list[str] | None,
+        typer.Argument(help="Settings as field=value; `unweave fields` lists them."),
     ] = None,
     store: StoreOption = Path("runs"),
     device: DeviceOption = "auto",
@@ -43,8 +44,7 @@ def train_command(
         str | None,
         typer.Option(
             "--from",
-            help="Start from a preset, a run.json or a TOML file (by default from the default "
-            "run).",
+            help="Start from a preset, a run.json or a TOML file (by default from the defaults).",
         ),
     ] = None,
     grid: Annotated[
@@ -66,7 +66,7 @@ def train_command(
     measure: Annotated[
         str,
         typer.Option(
-            help="Metrics to measure during training besides the terms of the objective, such as "
+            help="Metrics to compute during training, besides the terms of the objective, such as "
             "mig,total_correlation (by default none)."
         ),
     ] = "",
@@ -85,7 +85,7 @@ def train_command(
 ) -> None:
     """Train runs; if interrupted, the same command resumes from the last checkpoint.
 
-    A run that is in the store with fewer steps is continued.
+    If the store has the same run with fewer steps, that run is continued.
 
     Examples:
 

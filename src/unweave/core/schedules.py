@@ -42,7 +42,7 @@ class Linear(Schedule):
     start: NonNegativeFloat = 0.0
     """Weight at the first step."""
     stop: NonNegativeFloat = 1.0
-    """Weight from the last step of the schedule on."""
+    """Weight after the last step of the schedule."""
     steps: Count = 10_000
     """Steps from start to stop."""
     kind: Literal["linear"] = tag("linear")

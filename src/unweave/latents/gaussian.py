@@ -69,9 +69,9 @@ class Gaussian(ClosedFormRateBlock):
     size: Size = 10
     """Number of latent variables in the block."""
     variances: Literal["pca"] | tuple[PositiveFloat, ...] | None = None
-    """Variances of the prior; pca: those of the data's principal components."""
+    """Variances of the prior; pca takes those of the data's principal components."""
     learn: Literal["nothing", "variances", "covariance"] = "nothing"
-    """What of the prior is learned: nothing, variances or covariance."""
+    """Parameters of the prior to learn: nothing, variances or covariance."""
     encoding: Encoding = "diagonal"
     """Covariance of the posterior q(z|x): diagonal or full."""
     sampled_rate: bool = False

@@ -53,19 +53,19 @@ def beta_vae_score(
 
     Protocols: `kim2018` has L = 200 and trains softmax regression by 10,000 steps of Adagrad at a
     learning rate of 0.01, each on a new batch of 10 examples; 800 further examples give the score.
-    [Kim2018] app. B `higgins2017` is the same: that paper defines the score but not these numbers,
-    by which it was first compared.  [Higgins2017] `locatello2019` has L = 64, logistic regression
-    at C = 1 on 10,000 examples, scored on 5,000.  [Locatello2019]
+    [Kim2018] app. B `higgins2017` is the same: that paper defines the score without these numbers,
+    with which [Kim2018] first compared it.  [Higgins2017] `locatello2019` has L = 64 and logistic
+    regression at C = 1 on 10,000 examples, and scores it on 5,000.  [Locatello2019]
 
-    The two rows of a pair are drawn among those that share the value of a random row: on a full
-    lattice that is the original definition. Values that occur once are not drawn. For a categorical
+    The two rows of a pair are drawn among those that share the value of a random row; on a full
+    lattice this is the original definition. Values that occur once are not drawn. For a categorical
     code, |z(1) - z(2)| is 1 if the categories differ. Constant codes are left out; if all are, the
     score is 0 by definition. Other libraries rescale the score so that chance, 1/K, becomes 0. The
     score depends on the scale of the codes, because the fit does.
 
-    The fit of `kim2018` does not run to convergence, so its score is random beyond the choice of
-    pairs: on half entangled codes seeds differ by 0.2, where those of `locatello2019` differ by
-    0.01. Use `reseeds=10` to see this, and average over seeds.
+    The fit of `kim2018` does not run to convergence, so its score is random even for given pairs:
+    on half entangled codes, seeds differ by 0.2, while those of `locatello2019` differ by 0.01. Use
+    `reseeds=10` to see this, and average over seeds.
 
     Args:
         inputs: posterior means (N, D) and integer factors (N, K).

@@ -50,8 +50,8 @@ def dci(
     its defaults); importance is the mean decrease of impurity, with sum 1 for each factor, and
     informativeness is accuracy.  [Locatello2019] The trees are our own and make the same splits,
     except that ties are broken at random, as scikit-learn's are; all scores agree to about 0.002.
-    `esmaeili2019` uses a random forest as regressor ([Esmaeili2019] sec. 6.2, which says no more):
-    here 10 trees of unlimited depth, scikit-learn's defaults when the paper appeared, with the same
+    `esmaeili2019` uses a random forest as regressor ([Esmaeili2019] sec. 6.2 gives no details). We
+    use 10 trees of unlimited depth, scikit-learn's default when the paper appeared, with the same
     importances. `eastwood2018` uses the lasso on standardised codes and factors with a penalty of
     0.02, and the absolute values of its coefficients; its completeness is the mean over factors of
     1 - H_D(Q_k), 0 for a factor that no code predicts.  [Eastwood2018] Both regress the values of
@@ -60,15 +60,16 @@ def dci(
 
     All predictors are fitted to 10,000 rows and tested on 5,000 others; a smaller table is split
     into two thirds and one third. Other libraries use other trees (xgboost, lightgbm) or R^2 for
-    informativeness: their numbers differ. A categorical code is read one-hot, and has the
+    informativeness, so their numbers differ. A categorical code is read one-hot, and has the
     importance of all its categories. If no code has any importance, disentanglement and
-    completeness are 0. With one factor or code, which cannot be mixed with others, they are 1.
+    completeness are 0. A single factor or code cannot be mixed with others, so they are then 1.
 
-    For uninformative codes, `eastwood2018` does not return 0 but the purity of the chance
-    correlations above its penalty, and the fewer these are, the purer they look: for 10 codes and 5
-    factors of 6 values, 0.20 +- 0.04 for 30 rows, 0.28 +- 0.04 for 300, 0.39 +- 0.06 for 1,000 and
-    0.87 +- 0.14 for 10,000; with 3 codes and 3 factors 10,000 rows give anything from 0 to 1. Read
-    it together with informativeness, which is then 0, and ask for the null and its spread.
+    For uninformative codes, `eastwood2018` does not return 0 but the purity of the few chance
+    correlations above its penalty, and the fewer there are, the purer they look. For 10 codes and 5
+    factors of 6 values it is 0.20 +- 0.04 with 30 rows, 0.28 +- 0.04 with 300, 0.39 +- 0.06 with
+    1,000 and 0.87 +- 0.14 with 10,000; for 3 codes and 3 factors, 10,000 rows give anything from 0
+    to 1. Read it together with informativeness, which is then 0, and ask for the null and its
+    spread.
 
     Args:
         inputs: posterior means (N, D), and factors (N, K) that are integers, or real numbers for

@@ -48,7 +48,7 @@ def dci_es(
     E_k = 1 - 2 sum_t (c_t+1 - c_t) ((l_t + l_t+1) / 2 - l_T) / ((c_T - c_1) b),  E = 1/K sum_k E_k,
     and size S = K / D.  [Eastwood2023] E is 1 if the smallest probe is as good as any, 0 if the
     loss falls linearly to 0, and -1 if only the largest probe predicts anything. It measures how
-    early probes are as good as they get, not how good they get: uninformative codes have E = 1, so
+    soon larger probes stop improving, not how good they are: uninformative codes have E = 1, so
     read it together with informativeness. S is above 1 if there are fewer codes than factors.
     Disentanglement, completeness and informativeness are those of `dci`, for the probes of the
     most informative capacity.
@@ -60,10 +60,10 @@ def dci_es(
 
     A factor of integers is classified, with loss 1 - accuracy; real numbers, and the factors in
     `ordered`, are regressed, with loss 1 - R^2. The paper regresses all factors of dSprites but the
-    shape. All codes are tried at each split; the released code leaves that to scikit-learn, whose
-    classifiers try sqrt(D) of them, so that uninformative codes gain importance and perfect ones
-    score 0.6. It sets b to 1 - 1/n_k for n_k classes, which is the same if they are equally
-    frequent; here a loss above b counts as b, so that E is never below -1.
+    shape. We try all codes at each split. The released code uses scikit-learn's default, sqrt(D) of
+    them, so uninformative codes gain importance and perfect codes score 0.6. It also sets b to
+    1 - 1/n_k for n_k classes, which is the same if they are equally frequent. Here a loss above b
+    counts as b, so E is never below -1.
     Probes are fitted to 10,000 rows and tested on 5,000 others; a smaller table is split into two
     thirds and one third. A categorical code is read one-hot, and has the importance of all its
     categories. Constant codes count in the D of completeness and size.

@@ -22,14 +22,14 @@ def dcimig(
 ) -> Score:
     """Compute the share of the factors' information in codes that each hold one factor alone.
 
-    Code j is assigned to the factor a that it shares most information with, with the gap
+    Code j is assigned to the factor a that it shares the most information with, with the gap
     R_j = I(z_j; v_a) - max_{k != a} I(z_j; v_k). With S_k the largest gap among the codes assigned
     to factor k, 0 if there are none, the score is sum_k S_k / sum_k H(v_k).  [Sepliarskaia2019]
 
-    Protocols: `sepliarskaia2019`, from bins: 20 of equal width over the range of each posterior
-    mean, from 10,000 rows. Like DCI it asks that each code hold one factor; like MIG it uses gaps
-    of mutual information. A second code for the same factor costs nothing. Ubisoft's library has
-    the same formula.
+    Protocols: `sepliarskaia2019` counts rows in 20 bins of equal width over the range of each
+    posterior mean, from 10,000 rows. Like DCI it rewards codes that hold one factor each; like MIG
+    it uses gaps of mutual information. A second code for the same factor costs nothing. Ubisoft's
+    library has the same formula.
 
     Args:
         inputs: posterior means (N, D) and factors (N, K); continuous factors are cut into bins.

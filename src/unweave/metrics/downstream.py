@@ -37,18 +37,19 @@ def downstream(
 ) -> Score:
     """Compute the accuracy of simple predictors of the factors, from few labels and from many.
 
-    For each number of labelled rows, the mean over factors of the accuracy on 5,000 other rows of
-    logistic regression and of gradient-boosted trees. The value is the mean of all.
+    For each number of labelled rows, logistic regression and gradient-boosted trees predict every
+    factor on 5,000 other rows. The parts are their mean accuracies over the factors, and the value
+    is the mean of all.
 
     Protocols: `locatello2019` has 10, 100, 1,000 and 10,000 labels, and the boosted trees of `dci`.
     Its logistic regression chooses C among ten values from 1e-4 to 1e4 by the accuracy on five
     folds of consecutive rows, without standardising the codes (LogisticRegressionCV of scikit-learn
-    with Cs=10 and KFold(5)).  [Locatello2019] With fewer than 5 labels each is a fold. The score
-    depends slightly on the scale of the codes.
+    with Cs=10 and KFold(5)).  [Locatello2019] With fewer than 5 labels, each row is a fold. The
+    score depends slightly on the scale of the codes.
 
-    A smaller table keeps a third of its rows for testing. Numbers of labels above the other two
-    thirds are left out; if all are, all these rows are labelled. Smaller sets of labels are subsets
-    of larger ones. A categorical code is read one-hot.
+    A smaller table keeps a third of its rows for testing, and leaves out numbers of labels above
+    the other two thirds; if that leaves none, all of these rows are labelled. Smaller sets of
+    labels are subsets of larger ones. A categorical code is read one-hot.
 
     Args:
         inputs: posterior means (N, D) and integer factors (N, K).

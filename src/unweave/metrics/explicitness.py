@@ -41,21 +41,22 @@ def explicitness(
 
     For each factor k, logistic regression predicts its value from all codes. For each value v, A_kv
     is the chance that a row with value v gets a higher probability of v than a row with another
-    value does, ties counting half. Explicitness = 1/K sum_k 1/n_k sum_v A_kv.  [Ridgeway2018]
+    value, counting ties as half. Explicitness = 1/K sum_k 1/n_k sum_v A_kv.  [Ridgeway2018]
 
     Protocols: both standardise codes, fit at C = 1 to 10,000 rows and rank 5,000 others; a smaller
     table is split into two thirds and one third. `ridgeway2018` fits a regression for each value
     against the others, with a penalised offset as in LIBLINEAR.  [Ridgeway2018] A line cannot
-    separate a value in the middle of a range from those on both sides, so that a perfect table of
+    separate a value in the middle of a range from those on both sides, so a perfect table of
     ordered codes does not score 1. `locatello2019` fits one softmax regression to all values, which
-    can, and ranks by its probabilities.  [Locatello2019] That is the default of scikit-learn since
-    version 0.22. Before, the same code fitted as `ridgeway2018` does, but divided the probabilities
-    of a row by their sum, so that published numbers depend on the version: a perfect table of three
-    factors with ten values each scores 0.77 as `ridgeway2018`, 0.93 then and 1.00 now.
+    can separate them, and ranks by its probabilities.  [Locatello2019] That is scikit-learn's
+    default since version 0.22. In earlier versions the same code fitted as `ridgeway2018` does, but
+    divided the probabilities of a row by their sum, so published numbers depend on the version: a
+    perfect table of three factors with ten values each scores 0.77 as `ridgeway2018`, 0.93 with the
+    earlier versions and 1.00 now.
 
-    Chance is 0.5, which constant codes score; other libraries rescale to 2 (A - 0.5). The mean
-    leaves out values without training rows, and values that no test row or every test row has; a
-    factor without any other value counts as chance. A categorical code is read one-hot.
+    Chance, and the score of constant codes, is 0.5; other libraries rescale to 2 (A - 0.5). The
+    mean leaves out values without training rows, and values that no test row or every test row has.
+    If a factor has no other values, it counts as chance. A categorical code is read one-hot.
 
     Args:
         inputs: posterior means (N, D) and integer factors (N, K).

@@ -61,24 +61,24 @@ def factor_vae_score(
     A vote fixes a factor k and draws L rows that share a value of it; it goes to the code
     a = argmin_j Var_L(z_j) / Var(z_j). With V_jk = #{votes: a = j, factor = k} the classifier is
     C(j) = argmax_k V_jk, and the score is its accuracy.  [Kim2018] sec. 4 and app. B
-    The score of [Higgins2017] is 1 for codes that hold K - 1 of K factors; this one is not.
+    The score of [Higgins2017] can be 1 for codes that hold K - 1 of K factors; this one cannot.
 
     Protocols: `kim2018` has L = 100 and 800 votes that both fit and score the classifier, and
     prunes codes that have collapsed to the prior. `locatello2019` has L = 64, fits the classifier
     to 10,000 votes and scores it on 5,000 others, estimates Var(z_j) from 10,000 rows and prunes by
     the standard deviation of the means.  [Locatello2019] `mathieu2019` has L = 1000 and 20,000
     votes that both fit and score the classifier, and prunes constant codes only. For priors that
-    are not normal the paper first maps codes to normal quantiles through the distribution function
-    of their prior: score a model with `uw.evaluate(models, codes="prior-cdf")`.  [Mathieu2019]
-    app. B, with the numbers of its code
+    are not normal the paper first maps codes to normal quantiles through the cdf of their prior, as
+    `uw.evaluate(models, codes="prior-cdf")` does.  [Mathieu2019] app. B, with the numbers of its
+    released code
 
-    The variance of a discrete code is Gini's ([Kim2018] eq. 4); it is pruned if constant. If no
-    code is left the score is 0 by definition. A factor is left out if it takes a single value, or
-    no value twice. Pruning by standard deviation depends on the scale of the codes.
+    The variance of a discrete code is Gini's ([Kim2018] eq. 4), and constant codes are pruned. If
+    no code is left, the score is 0 by definition. A factor is left out if it takes a single value,
+    or no value twice. Pruning by standard deviation depends on the scale of the codes.
 
-    Implementations differ: disent prunes nothing under the name of `locatello2019`, and it and the
+    Implementations differ: disent's version of `locatello2019` prunes nothing, and both it and the
     original report all codes as active; Ubisoft's library has L = 200 and 800 + 800 votes, prunes
-    at other thresholds and rescales the score; the code of JointVAE has its own numbers and prunes
+    at other thresholds and rescales the score; the code of JointVAE uses its own numbers and prunes
     by a threshold on the KL.
 
     Args:

@@ -54,10 +54,10 @@ def info_mec(
     constant; its I is computed from counts, and it is read one-hot. Ties between equal codes are
     broken at random, which adds a little spurious mutual information.
 
-    The papers leave some cases undefined: a code without information on any factor, and a factor
-    that no code has information on, both count as 0; with a single active code InfoC is 1, and with
-    none all are 0. A continuous factor is cut into 20 bins of equal width for I and H, and its
-    InfoE is the share of its variance that a linear regression explains.
+    The papers leave some cases undefined. We count a code without information about any factor, and
+    a factor that no code has information about, as 0. With a single active code, InfoC is 1; with
+    none, all three are 0. A continuous factor is cut into 20 bins of equal width for I and H, and
+    its InfoE is the share of its variance that a linear regression explains.
 
     Args:
         inputs: posterior means (N, D), and factors (N, K) that are integers or real numbers, at

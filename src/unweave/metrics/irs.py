@@ -32,17 +32,17 @@ def irs(
     Protocols: `suter2019` first averages z_j over the rows of each combination of factors, as if
     intervening on all of them, takes the maximum over these means, and weights values v_k by their
     frequency.  [Suter2019] `locatello2019` takes the 99th percentile instead of the largest
-    deviation within a value, on 10,000 rows as they are, and weights all values equally; it cuts
-    the labels of the values into 20 bins of equal width, so that a factor of 40 values has 20 bins
-    of two values each, within which its own code moves.  [Locatello2019]
+    deviation within a value, on 10,000 rows without averaging, and weights all values equally. It
+    cuts the labels of the values into 20 bins of equal width, so a factor of 40 values has 20 bins
+    of two values each, within which even a perfect code moves.  [Locatello2019]
 
-    Ubisoft's library takes the largest deviation, as the paper does.
+    Ubisoft's library takes the largest deviation, like the paper.
 
-    A value that only one row has counts as not moving at all, so that tables of few rows score
+    A value that occurs in only one row counts as not moving at all, so tables with few rows score
     high. Noise does not score 0 either, because deviations are compared with the maximum over all
     rows. Codes are weighted by their deviation, so the score depends on their scales. A constant
-    code has no weight; if all are constant the score is 0. A categorical code is read one-hot, with
-    Euclidean distances in place of absolute differences.
+    code has no weight; if all are constant, the score is 0. A categorical code is read one-hot,
+    with Euclidean distances in place of absolute differences.
 
     Args:
         inputs: posterior means (N, D) and integer factors (N, K).

@@ -27,20 +27,20 @@ def jemmig(
     """Compute the normalised joint entropy minus mutual information gap.
 
     JEMMIG_k = H(z_a, v_k) - I(z_a; v_k) + I(z_b; v_k), where a and b are the two codes that share
-    most information with factor k; the score is 1/K sum_k (1 - JEMMIG_k / (H(v_k) + log B)) for B
-    bins. H(z_a, v_k) = I(z_a; v_k) if the code holds the factor and nothing else.  [Do2020]
-    Of codes that share equally much, a is the one with the smaller joint entropy.
+    the most information with factor k; the score is 1/K sum_k (1 - JEMMIG_k / (H(v_k) + log B)) for
+    B bins. H(z_a, v_k) = I(z_a; v_k) if the code holds the factor and nothing else.  [Do2020]
+    If two codes share the same information, a is the one with the smaller joint entropy.
 
     Protocols: `do2020`, normalised so that higher is better. The paper bins samples z ~ q(z|x) over
     a fixed range; we bin posterior means, 20 bins of equal width over the range of each, from
     10,000 rows. The formula gives a constant code log B / (H(v_k) + log B), more than many learned
     codes get. We therefore leave out codes whose standard deviation is below 0.05 and discrete
-    codes that are constant, as in `mig_sup`; if none is left the score is 0. A wide code with few
-    values still gains from them, whatever it encodes: read the matrix as well.
+    codes that are constant, as in `mig_sup`; if none is left, the score is 0. A code with few
+    distinct values still scores higher, whatever it encodes, so read the matrix as well.
 
-    For a discrete code B is the number of its categories. Continuous codes never reach 1, because
-    their variation within a class is entropy beyond the factor. Ubisoft's library has the formula
-    as it is and leaves out no code.
+    For a discrete code, B is the number of its categories. Continuous codes never reach 1, because
+    their variation within a class is entropy that the factor does not explain. Ubisoft's library
+    uses the plain formula and leaves out no code.
 
     Args:
         inputs: posterior means (N, D) and factors (N, K); continuous factors are cut into bins.

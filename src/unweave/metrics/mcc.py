@@ -26,13 +26,13 @@ def mcc(
     the Hungarian algorithm.  [Hyvarinen2016]
 
     Protocols: `hyvarinen2016`, from all rows. `correlation="spearman"` takes the correlation of
-    ranks, which does not change under a monotone map of a code; papers on nonlinear independent
-    components use either, and call both MCC.
+    ranks, which does not change under a monotone map of a code. Papers on nonlinear independent
+    component analysis use either, and call both MCC.
 
     Factors are read as numbers, so the metric is meant for ordered factors; unordered ones can be
     left out. A constant or discrete code has correlation 0, and so has a factor without a code
-    (D < K): other implementations refuse, or average over the matched factors. The score is not
-    random.
+    (D < K); other implementations raise an error or average over the matched factors. The score is
+    deterministic.
 
     Args:
         inputs: posterior means (N, D), and factors (N, K) that are integers or real numbers.

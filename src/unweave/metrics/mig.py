@@ -31,10 +31,10 @@ def mig(
     samples: int = 10_000,
     bins: int = 20,
 ) -> Score:
-    """Compute the mutual information gap between the two codes that know most of a factor.
+    """Compute the mutual information gap between the two codes most informative about a factor.
 
     MIG = 1/K sum_k 1/H(v_k) (I(z_a; v_k) - I(z_b; v_k)), where a and b are the two codes that share
-    most information with factor k.  [Chen2018] sec. 4
+    the most information with factor k.  [Chen2018] sec. 4
 
     Protocols: `locatello2019` cuts each posterior mean into 20 bins of equal width over its range
     and takes the mutual information of the counts, from 10,000 rows.  [Locatello2019]
@@ -44,15 +44,15 @@ def mig(
     densities, summed over all factors but the one with fewest values; otherwise far fewer.
 
     The official code of [Chen2018] leaves out the shape of dSprites (`leave_out=["shape"]`) and
-    divides by log n_k, which is H(v_k) if all values are equally frequent. It reads all data: from
-    few rows with narrow posteriors, both protocols overestimate the information.
+    divides by log n_k, which is H(v_k) if all values are equally frequent. It reads all data,
+    because both protocols overestimate the information from few rows with narrow posteriors.
 
     Implementations differ: disentangling-vae ports the code of [Chen2018] but reads a matrix along
-    the wrong axis, so that its MIG is about 0.001 for any model; Ubisoft's library takes 10 bins
-    and divides by the entropy of the code; others also cut factors into 20 bins, which merges
-    positions and orientations of dSprites, or use 40 bins per code.
+    the wrong axis, so its MIG is about 0.001 for any model; Ubisoft's library uses 10 bins and
+    divides by the entropy of the code; others also cut factors into 20 bins, which merges positions
+    and orientations of dSprites, or use 40 bins per code.
 
-    A factor with a single value is left out. With a single code the gap is all of its information.
+    A factor with a single value is left out. With a single code the gap is its whole information.
     `locatello2019` cuts a continuous factor into bins, like codes; `chen2018` needs classes.
 
     Args:

@@ -21,19 +21,19 @@ def mig_sup(
     bins: int = 20,
     std_threshold: float = 0.05,
 ) -> Score:
-    """Compute the information gap of each code: how much more it knows of one factor than others.
+    """Compute the gap of each code between its information about one factor and about the next.
 
     MIG-sup = 1/J sum_j (I(z_j; v_a) / H(v_a) - I(z_j; v_b) / H(v_b)), where a and b are the two
-    factors that code j shares most information with, over the J active codes.  [Li2020]
+    factors that code j shares the most information with, over the J active codes.  [Li2020]
     MIG is blind to a code that holds two factors; this is blind to a factor held by two codes.
 
-    Protocols: `li2020`. The paper uses the mutual information of [Chen2018]; we count bins, 20 of
-    equal width over the range of a code, from 10,000 rows, as [Locatello2019] does for MIG. The
-    paper does not say which codes are active; we take those whose standard deviation is at least
-    0.05, and discrete codes that are not constant. The code of the review [Carbonneau2022] divides
-    by H(z_j), not by H(v_k).
+    Protocols: `li2020`. The paper uses the mutual information of [Chen2018]. We count rows in 20
+    bins of equal width over the range of a code, from 10,000 rows, like [Locatello2019] for MIG.
+    The paper does not say which codes are active; we take those whose standard deviation is at
+    least 0.05, and discrete codes that are not constant. The code of the review [Carbonneau2022]
+    divides by H(z_j), not by H(v_k).
 
-    If no code is active the score is 0. With a single factor the gap is all of the information.
+    If no code is active, the score is 0. With a single factor the gap is the whole information.
 
     Args:
         inputs: posterior means (N, D) and factors (N, K); continuous factors are cut into bins.

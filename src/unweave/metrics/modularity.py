@@ -22,19 +22,20 @@ def modularity(
     bins: int = 20,
     std_threshold: float = 0.05,
 ) -> Score:
-    """Compute how little each code knows of factors other than the one it knows most of.
+    """Compute how little information each code has about factors other than its main one.
 
     1/D sum_j (1 - sum_{k != a} I(z_j; v_k)^2 / (I(z_j; v_a)^2 (K - 1))), where a is the factor that
-    code j shares most information with.  [Ridgeway2018]
+    code j shares the most information with.  [Ridgeway2018]
 
-    Protocols: `locatello2019` takes the mutual information of 20 bins of equal width over the range
-    of a code, from 10,000 rows, and gives 0 to a code without information, in a mean over all
-    codes: dead codes lower the score.  [Locatello2019]  `ridgeway2018` leaves out such codes, for
-    which the paper's formula is 0/0: discrete codes that are constant, and others whose standard
-    deviation is below 0.05, our choice. If all are left out, it is 0.
+    Protocols: `locatello2019` computes the mutual information from 20 bins of equal width over the
+    range of a code, from 10,000 rows. It averages over all codes and gives 0 to a code without
+    information, so dead codes lower the score.  [Locatello2019]  `ridgeway2018` leaves out such
+    codes, for which the paper's formula is 0/0: discrete codes that are constant, and others whose
+    standard deviation is below 0.05, our choice. If all are left out, the score is 0.
 
-    Modularity is high for codes that know next to nothing of any factor, because of chance counts:
-    compare it with its null. Ubisoft's library takes 10 bins, and divides by 0 for dead codes.
+    Modularity is high for codes with almost no information about any factor, because of chance
+    counts, so compare it with its null. Ubisoft's library uses 10 bins and divides by 0 for dead
+    codes.
 
     Args:
         inputs: posterior means (N, D) and factors (N, K), at least two that vary; continuous

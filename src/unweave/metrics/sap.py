@@ -34,16 +34,16 @@ def sap(
     of the factor against the others, fitted to 10,000 rows at C = 0.01 with balanced weights
     (LinearSVC of scikit-learn, run to convergence), on 5,000 other rows; a smaller table is split
     into two thirds and one third.  [Locatello2019] Such a classifier separates the ends of a range
-    from the rest, but not the values in its middle: a perfect table does not score 1, and the score
+    from the rest, but not the values in its middle, so a perfect table does not score 1. The score
     depends on the scale of the codes. `kumar2018` takes S_jk = Cov(z_j, v_k)^2 / (Var z_j Var v_k),
     the R^2 of a linear regression, on all rows; it is meant for factors whose values are ordered
     numbers, integer or real.  [Kumar2018]
 
     Other libraries take the accuracy of decision trees by cross-validation, or R^2 on the training
-    rows with pruned codes: their numbers differ. A constant code has the accuracy of a classifier
-    without slope, which predicts the most frequent value, or the first of two values, because
-    balanced weights make them equal; its R^2 is 0. A categorical code is read one-hot, all its
-    categories together. With a single code the gap is all of S_1k.
+    rows with pruned codes, so their numbers differ. A constant code has the accuracy of a
+    classifier without slope: it predicts the most frequent value, or the first of two values,
+    because balanced weights make them equal. Its R^2 is 0. A categorical code is read one-hot, all
+    of its categories together. With a single code the gap is the whole of S_1k.
 
     Args:
         inputs: posterior means (N, D), and factors (N, K) that are integers, or real numbers for

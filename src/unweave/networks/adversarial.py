@@ -53,7 +53,7 @@ class Kim2018GAN:
     """
 
     table: Literal[4, 5, 6] = 5
-    """Table of the paper that prints the network."""
+    """Table of the paper that describes the network."""
     norm: Literal["batch", "layer"] = "batch"
     """Normalisation of the trunk: batch for InfoGAN, layer for InfoGAN-GP."""
     slope: NonNegativeFloat = 0.1

@@ -145,7 +145,7 @@ class Esmaeili2019(BaseNetwork):
     """
 
     table: Literal[3, 4, 5] = 5
-    """Table of the paper that prints the network."""
+    """Table of the paper that describes the network."""
     kind: Literal["esmaeili2019"] = tag("esmaeili2019")
 
     def encoder(self, shape: Shape, outputs: Outputs) -> nn.Module:

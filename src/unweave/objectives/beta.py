@@ -75,7 +75,7 @@ class EntropyVAE(VAEObjective):
     """Weight of the posterior's entropy."""
     kind: Literal["entropy-vae"] = tag("entropy-vae")
     requires: ClassVar[Requirements] = {
-        "gaussian_posterior": "eq. 5 is about the covariance of Gaussian encodings"
+        "gaussian_posterior": "eq. 5 uses the covariance of Gaussian posteriors"
     }
 
     def loss(self, forward: ForwardPass, batch: Batch, noise: Noise) -> Terms:

@@ -222,7 +222,7 @@ class DensityRatio(CriticDivergence):
     """
 
     critic: Critic = Critic()
-    """Network that tells two distributions of codes apart, and its optimiser."""
+    """Network that distinguishes two distributions of codes, and its optimiser."""
     kind: Literal["density-ratio"] = tag("density-ratio")
 
     def value(self, nets: Nets, forward: ForwardPass, batch: Batch, noise: Noise) -> Tensor:
@@ -238,7 +238,7 @@ class Adversary(CriticDivergence):
     """
 
     critic: Critic = Critic()
-    """Network that tells two distributions of codes apart, and its optimiser."""
+    """Network that distinguishes two distributions of codes, and its optimiser."""
     kind: Literal["adversary"] = tag("adversary")
 
     def value(self, nets: Nets, forward: ForwardPass, batch: Batch, noise: Noise) -> Tensor:

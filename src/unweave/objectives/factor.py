@@ -52,7 +52,7 @@ class FactorVAE(BaseObjective):
     gamma: Weight = 35.0  # [Kim2018] fig. 6: the best gamma on 2D Shapes
     """Weight of the total correlation TC(z)."""
     critic: Critic = Critic()
-    """Network that tells two distributions of codes apart, and its optimiser."""
+    """Network that distinguishes two distributions of codes, and its optimiser."""
     kind: Literal["factor-vae"] = tag("factor-vae")
     several_variables: ClassVar[bool] = True
 

@@ -67,7 +67,7 @@ class MatchingObjective(BaseObjective):
     def incompatibility(self, latent: Latent) -> str | None:
         reason = None
         if self.critics and not self.uses_rate:
-            reason = unmet(latent, {"fixed_prior": "a critic does not teach a prior"})
+            reason = unmet(latent, {"fixed_prior": "a critic cannot train a prior"})
         return reason or self.divergence.incompatibility(latent)
 
     @property
@@ -116,7 +116,7 @@ class InfoVAE(MatchingObjective):
     """
 
     alpha: Weight = 0.0
-    """Reward of information; 1 removes the rate."""
+    """Reward for information; 1 removes the rate."""
     lam: Weight = 500.0  # [Zhao2019] app. D
     """Weight of the match of q(z) and p(z), the paper's lambda."""
     divergence: AnyDivergence = MMD(kernel="rbf")

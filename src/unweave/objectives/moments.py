@@ -33,8 +33,8 @@ class DIPVAE(VAEObjective):
     kind: Literal["dip-vae"] = tag("dip-vae")
     not_in_nats = ("off_diagonal", "diagonal")
     requires: ClassVar[Requirements] = {
-        "continuous": "an identity covariance is for continuous variables",
-        "fixed_prior": "a learned prior is no fixed target",
+        "continuous": "only continuous variables can have an identity covariance",
+        "fixed_prior": "the covariance needs a fixed target",
         "finite_variance": "a covariance needs a prior that has one",
         "factorised": "columns must be uncorrelated under the prior",
     }

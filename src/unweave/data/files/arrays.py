@@ -75,7 +75,7 @@ class Arrays:
     split: DataSplit = "all"
     """Split to read: train, validation, test, or all of the data."""
     stream: bool | None = None
-    """Whether to read observations while training; by default if they exceed 1 GiB."""
+    """Whether to read observations while training; by default only above 1 GiB."""
     scale: ScalingMethod | None = None
     """How values are scaled: none, bytes, percentile, standardise or counts; by default chosen from
     the data."""

@@ -90,12 +90,12 @@ class Folder:
     split: DataSplit = "all"
     """Split to read: train, validation, test, or all of the data."""
     stream: bool | None = None
-    """Whether to read observations while training; by default if they exceed 1 GiB."""
+    """Whether to read observations while training; by default only above 1 GiB."""
     scale: ScalingMethod | None = None
     """How values are scaled: none, bytes, percentile, standardise or counts; by default chosen from
     the data."""
     axes: FileAxes | None = None
-    """What the pages of a stack are, channels or observations, if the file does not say it."""
+    """What the pages of a stack are, channels or observations, if its metadata do not say."""
     ignore: str = ""
     """Columns to leave out, by name or glob, such as sample,plate*."""
     kind: Literal["folder"] = tag("folder")

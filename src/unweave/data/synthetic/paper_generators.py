@@ -91,13 +91,13 @@ class Mixing:
     columns: Images | None = None
     """Dataset whose images are the columns of A, instead of a matrix."""
     indices: tuple[Annotated[int, Field(ge=0)], ...] = ()
-    """Numbers of these images."""
+    """Indices of these images."""
     noise: NonNegativeFloat = 1.0
     """Standard deviation of the noise."""
     observations: Size = 1000
     """Number of observations to draw."""
     exact_moments: bool = False
-    """Whether mean and covariance of the sample are exactly those asked for."""
+    """Whether the sample has exactly the mean and covariance of the model."""
     seed: Seed = 0
     """Seed of the random numbers."""
     kind: Literal["mixing"] = tag("mixing")
@@ -169,7 +169,7 @@ class MovingDigit:
     digits: Images
     """Dataset of the image that moves."""
     index: Annotated[int, Field(ge=0)] = 0
-    """Number of the image in its dataset."""
+    """Index of the image in its dataset."""
     side: Annotated[int, Field(ge=8, le=256)] = 48
     """Height and width of the images in pixels."""
     noise: NonNegativeFloat = 1.0
