@@ -66,10 +66,7 @@ def read_run(folder: RunFiles) -> ListedRun:
 
 def _read(folder: RunFiles) -> ListedRun:
     summary, log = folder.summary, folder.read_log_end()
-    scores = {
-        split: {key: score["value"] for key, score in content["scores"].items()}
-        for split, content in folder.scores.items()
-    }
+    scores = folder.score_values
     scored = f"scored on {', '.join(scores)}" if scores else ""
     return ListedRun(
         folder.path.name,
