@@ -56,7 +56,9 @@ def write_store(root: Path, count: int) -> str:
         facts = ScoreFacts("all", 10_000, "mean")._asdict() | {"scores": scores}
         for name, content in (("run.json", run_to_record(run)), ("scores.json", facts)):
             (folder / name).write_bytes(record_to_bytes(name, run.digest, content))
-        rows = [{"step": 300 * n, "distortion": 40.0, "rate": 9.0, "loss": 49.0} for n in range(100)]
+        rows = [
+            {"step": 300 * n, "distortion": 40.0, "rate": 9.0, "loss": 49.0} for n in range(100)
+        ]
         (folder / "log.jsonl").write_bytes(rows_to_bytes("log.jsonl", run.digest, rows))
         (folder / "weights.safetensors").touch()
     return run.digest

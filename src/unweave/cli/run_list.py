@@ -9,6 +9,7 @@ from typing import Any
 from rich.table import Table as RichTable
 
 from unweave.core.console import out, plain_table
+from unweave.core.files import error_text
 from unweave.core.hints import nearest
 from unweave.core.text import csv_text, number_text
 from unweave.training.final_terms import ends_collapsed, mean_terms
@@ -60,7 +61,7 @@ def read_run(folder: RunFiles) -> ListedRun:
     try:
         return _read(folder)
     except (ValueError, OSError, RecursionError) as error:
-        text = "nested too deeply" if isinstance(error, RecursionError) else str(error)
+        text = error_text(error)
         return ListedRun(name, "damaged", problem=text if name in text else f"{name}: {text}")
 
 

@@ -7,7 +7,8 @@ import zipfile
 from pathlib import Path
 from typing import Any, cast
 
-from unweave.core.files import write_atomically
+from unweave.core.files import read_bytes, write_atomically
+from unweave.core.memory import main_memory
 from unweave.core.outputs import RUN, refuse_run_folder
 from unweave.data.files.rows import UNREADABLE
 from unweave.training.lane_group import Outcome
@@ -55,7 +56,8 @@ def write_model(path: Path, outcome: Outcome, record: DataRecord) -> None:
 
 def read_model(path: Path) -> tuple[Outcome, DataRecord]:
     """Read what `write_model` wrote; raise a ValueError for a damaged file or any other."""
-    content = io.BytesIO(path.read_bytes())
+    with reading(path):
+        content = io.BytesIO(read_bytes(path, main_memory()))
     try:
         with zipfile.ZipFile(content) as archive:
             if any(member.compress_type != zipfile.ZIP_STORED for member in archive.infolist()):

@@ -27,7 +27,7 @@ from pydantic import (
 from typing_extensions import TypedDict  # pydantic needs it before Python 3.12
 
 from unweave.core.adapters import adapter
-from unweave.core.files import write_atomically
+from unweave.core.files import OddFile, error_text, read_bytes, write_atomically
 from unweave.core.parts import MissingPart
 
 T = TypeVar("T")
@@ -35,6 +35,7 @@ Row = dict[str, Any]
 
 _SEAL, _SUMMARY = "seal", "summary"  # fields of files beside their content
 _END = "\n}\n"  # of a JSON file, after its seal
+_LARGEST = 2**30  # bytes of a file; those of the longest runs have some millions
 _SHOWN = 160  # characters of a reason
 
 
@@ -299,9 +300,9 @@ def reading(path: Path) -> Iterator[None]:
         yield
     except MissingPart:
         raise
-    except (ValueError, RecursionError) as error:
-        nested = isinstance(error, RecursionError)
-        reason = "it is nested too deeply" if nested else " ".join(str(error).split())
+    except (ValueError, RecursionError, OddFile) as error:
+        text = str(error.strerror) if isinstance(error, OddFile) else error_text(error)
+        reason = " ".join(text.split())
         known = (each for name, each in _ADVICE.items() if fnmatchcase(path.name, name))
         advice = next(known, "restore it from a copy")
         short = reason if len(reason) <= _SHOWN else f"{reason[:_SHOWN]}..."
@@ -316,7 +317,7 @@ def write_record(path: Path, run: str, content: Mapping[str, Any]) -> None:
 def read_sealed(path: Path, form: Any = dict[str, Any], run: str | None = None) -> Sealed:
     """Read a JSON object of a form that `write_record` wrote, for this run if it is given."""
     with reading(path):
-        return record_from_bytes(form, path.name, path.read_bytes(), run)
+        return record_from_bytes(form, path.name, read_bytes(path, _LARGEST), run)
 
 
 def read_record(path: Path, form: type[T], run: str) -> T:
@@ -332,7 +333,7 @@ def write_rows(path: Path, run: str, rows: Sequence[Row]) -> None:
 def read_lines(path: Path, run: str) -> list[bytes]:
     """Read the lines of a file of rows; `parse_rows` parses those that are needed."""
     with reading(path):
-        return lines_from_bytes(path.name, path.read_bytes(), run)
+        return lines_from_bytes(path.name, read_bytes(path, _LARGEST), run)
 
 
 def parse_rows(path: Path, form: Any, lines: Sequence[bytes]) -> list[Row]:
