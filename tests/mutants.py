@@ -5,7 +5,7 @@ import json
 import struct
 from pathlib import Path
 
-from unweave.training.records import read_sealed, rows_to_bytes, seal
+from unweave.training.records import read_sealed, record_to_bytes, rows_to_bytes
 from unweave.training.tensor_files import read_tensors, tensors_to_bytes
 
 WRONG = [None, [], {}, "", "x", 0, -1, 7, 1e308, 10**400, True, float("nan"), [[[]]], {"a": 1},
@@ -40,7 +40,7 @@ def sealed_mutants(path: Path, rng, count):
             found = read_sealed(path)
             wrong = changed(found.content, rng)
             if isinstance(wrong, dict):
-                yield "sealed", json.dumps(seal(path.name, found.run, wrong)).encode()
+                yield "sealed", record_to_bytes(path.name, found.run, wrong)
         elif path.suffix == ".jsonl":
             rows = [json.loads(line) for line in path.read_text().splitlines()]
             run = rows.pop()["seal"]["run"]

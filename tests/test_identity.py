@@ -10,6 +10,7 @@ import subprocess
 import sys
 import time
 from functools import partial
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -89,10 +90,31 @@ def test_a_folder_may_be_moved_copied_and_renamed(folder, tmp_path):
         assert RunFolder(path).metrics == ("a/b",)
 
 
+def write_sparse(path):
+    """A file of a terabyte that takes no space."""
+    with path.open("wb") as file:
+        file.truncate(2**40)
+
+
+ODD = {  # to read a pipe or a device to its end would take for ever
+    "null": lambda path: path.write_text("null"),
+    "folder": Path.mkdir,
+    "pipe": os.mkfifo,
+    "device": lambda path: path.symlink_to("/dev/zero"),
+    "sparse": write_sparse,
+}
+
+
+@pytest.mark.parametrize("odd", ODD)
 @pytest.mark.parametrize("name", ["run.json", "data.json", "log.jsonl", "weights.safetensors"])
-def test_one_odd_file_leaves_the_other_runs_as_they_are(tmp_path, unweave, name):
+def test_one_odd_file_leaves_the_other_runs_as_they_are(tmp_path, unweave, name, odd):
     folders = [m.folder for m in uw.fit(SMALL, seed=range(3), store=tmp_path, **FIELDS)]
-    (folders[1] / name).write_text("null")
+    (folders[1] / name).unlink()
+    ODD[odd](folders[1] / name)
+    code, out, err = unweave("runs", "--store", tmp_path)
+    assert (code, folders[0].name in out, folders[2].name in out) == (0, True, True)
+    code, out, err = unweave("status", "--store", tmp_path)
+    assert (code, "2 finished" in out or "3 finished" in out) == (0, True)
     models, reasons = load_each(folders, device="cpu")
     assert [model.folder for model in models] == [folders[0], folders[2]]
     assert name in reasons[folders[1]]

@@ -319,7 +319,7 @@ def test_the_record_says_what_a_process_does(tmp_path, monkeypatch):
         def advance(self, step, rows):
             deadline = time.monotonic() + 60
             while found.get("step") != step and time.monotonic() < deadline:
-                found.update(read_record(tmp_path, str(this_process())))
+                found.update(read_record(tmp_path, str(this_process())) or {})
 
     run = small_run(steps=3)
     train([run], DATASET, Store(tmp_path), Watch())

@@ -1,6 +1,7 @@
 """`unweave status`: what the store says about runs and workers, for people, programs and pages."""
 
 import json
+import os
 import time
 
 import pytest
@@ -41,6 +42,28 @@ def write_worker(root, name, **facts):
     path.parent.mkdir(exist_ok=True)
     record = {"host": "a<b", "pid": 17, "beats": 3, "time": time.time(), "device": "cuda:0"}
     path.write_text(json.dumps(record | facts))
+
+
+ODD_RECORDS = [
+    {"steps_per_second": float("inf")}, {"steps_per_second": float("nan")},
+    {"steps_per_second": -1.0}, {"step": 10**400}, {"step": -1}, {"steps": True},
+    {"time": float("nan")}, {"runs": "abc"}, {"runs": [1]}, {"host": None}, {"pid": 1.5},
+]  # fmt: skip
+
+
+def test_records_of_another_form_are_no_workers(store, unweave, tmp_path):
+    names = [f"other.host-12345678-{number}-99" for number in range(20, 99)]
+    for name, facts in zip(names, ODD_RECORDS, strict=False):
+        write_worker(store.root, name, **facts)
+    for name, content in zip(reversed(names), ("null", "[]", "[" * 10**5, "\xff"), strict=False):
+        record_path(store.root, name).write_text(content)
+    os.mkfifo(record_path(store.root, names[40]))
+    os.mkfifo(log_path(store.root, names[41]))
+    assert read_status(store.root).workers == ()
+    for options in ([], ["--json"], ["--html", tmp_path / "a.html"]):
+        assert unweave("status", "--store", store.root, *options)[0] == 0
+    code, _, err = unweave("status", folders(store)[0].digest, "--store", store.root)
+    assert (code, "no worker of an executor has trained" in err) == (2, True)
 
 
 def folders(store):

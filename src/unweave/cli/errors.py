@@ -12,7 +12,7 @@ import typer
 
 from unweave.core import torchrun
 from unweave.core.console import err, out
-from unweave.core.files import NO_SPACE
+from unweave.core.files import NO_SPACE, error_text
 from unweave.core.parallel import WorkerKilled
 from unweave.core.signals import STOPPED
 
@@ -41,7 +41,8 @@ def run(command: Any, arguments: list[str]) -> None:
     except (ValueError, FloatingPointError, WorkerKilled) as error:
         _fail(str(error))
     except MemoryError as error:
-        _fail(f"there is not enough memory: {error or 'give fewer observations or smaller runs'}")
+        advice = "give fewer observations or smaller runs"
+        _fail(f"there is not enough memory: {str(error) or advice}")
     except RecursionError:
         _fail("a file or a value is nested too deeply")
     if code == STOPPED:  # as typer returns it after Ctrl-C
@@ -56,8 +57,7 @@ def os_error_text(error: OSError, store: Path | None) -> str:
         error: what the operating system reported.
         store: the folder of runs of the command, None if it has none.
     """
-    where = f" {error.filename}" if error.filename else ""
-    text = f"cannot read or write{where}: {error.strerror or error}"
+    text = error_text(error)
     other = "" if store is None else ", or choose another folder with --store"
     if error.errno in NO_SPACE:
         return f"{text}. Stored files are unchanged; free space{other}, and run the command again"

@@ -9,6 +9,7 @@ from typing import Any
 from rich.table import Table as RichTable
 
 from unweave.core.console import out, plain_table
+from unweave.core.files import error_text
 from unweave.core.hints import nearest
 from unweave.core.text import csv_text, number_text
 from unweave.training.final_terms import ends_collapsed, mean_terms
@@ -60,16 +61,13 @@ def read_run(folder: RunFiles) -> ListedRun:
     try:
         return _read(folder)
     except (ValueError, OSError, RecursionError) as error:
-        text = "nested too deeply" if isinstance(error, RecursionError) else str(error)
+        text = error_text(error)
         return ListedRun(name, "damaged", problem=text if name in text else f"{name}: {text}")
 
 
 def _read(folder: RunFiles) -> ListedRun:
     summary, log = folder.summary, folder.read_log_end()
-    scores = {
-        split: {key: score["value"] for key, score in content["scores"].items()}
-        for split, content in folder.scores.items()
-    }
+    scores = folder.score_values
     scored = f"scored on {', '.join(scores)}" if scores else ""
     return ListedRun(
         folder.path.name,

@@ -13,7 +13,9 @@ from __future__ import annotations
 import errno
 import io
 import json
+import math
 import os
+import stat
 import uuid
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
@@ -24,6 +26,8 @@ from typing import Any, BinaryIO, cast
 UNFINISHED = ".unfinished-"  # prefix of the name of a file that is being written
 
 _NAME_START = len(UNFINISHED) + 33  # after 32 hexadecimal digits and a hyphen
+
+_SMALL = 2**20  # bytes of leases and records of workers, at most
 
 NO_SPACE = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 DISK_FAILURE = (*NO_SPACE, errno.EIO)  # as opposed to a file that cannot be written
@@ -84,9 +88,9 @@ class Disk:
             self.write(file, content)
 
     def read(self, path: Path) -> bytes | None:
-        """Return the content of a file as others see it now; None if it does not exist."""
+        """Return the content of a small file as others see it now; None if it does not exist."""
         try:
-            return path.read_bytes()
+            return read_bytes(path, _SMALL)
         except FileNotFoundError:
             return None
 
@@ -186,6 +190,44 @@ class OutputFile(io.BufferedIOBase):
 
     def writable(self) -> bool:
         return True
+
+
+class OddFile(OSError):
+    """What is at a path is nothing that a program has written there."""
+
+
+def check_regular(path: Path) -> os.stat_result:
+    """Raise an OddFile unless a path is a file: reading a pipe or a device may never end."""
+    facts = os.stat(path)
+    if not stat.S_ISREG(facts.st_mode):
+        what = "a folder" if stat.S_ISDIR(facts.st_mode) else "a pipe or a device"
+        raise OddFile(errno.EINVAL, f"expected a file, got {what}", disk.name(path))
+    return facts
+
+
+def read_bytes(path: Path, most: float = math.inf) -> bytes:
+    """Read a file that anyone may have written, up to its length at this moment.
+
+    Raise an OddFile for anything but a file, and for more than `most` bytes.
+    """
+    size = check_regular(path).st_size
+    if size > most:
+        reason = f"expected at most {most:,} bytes, got {size:,}"
+        raise OddFile(errno.EINVAL, reason, disk.name(path))
+    with path.open("rb") as file:
+        return file.read(size)
+
+
+def error_text(error: Exception) -> str:
+    """Describe an error of reading a file; those of the operating system name it.
+
+    >>> error_text(PermissionError(13, "Permission denied", "runs/a/run.json"))
+    'cannot read or write runs/a/run.json: Permission denied'
+    """
+    if isinstance(error, OSError):
+        where = f" {error.filename}" if error.filename else ""
+        return f"cannot read or write{where}: {error.strerror or error}"
+    return "nested too deeply" if isinstance(error, RecursionError) else str(error)
 
 
 def write_json(path: Path, content: object) -> None:

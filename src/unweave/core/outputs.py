@@ -16,6 +16,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from unweave.core.files import read_bytes
+
 if TYPE_CHECKING:
     from PIL.Image import Image
 
@@ -80,7 +82,7 @@ def refuse_run_folder(path: Path) -> None:
 def run_beside(path: Path) -> str | None:
     """Return the digest of the run in whose folder a file is; None if it is in no such folder."""
     with contextlib.suppress(OSError, ValueError, LookupError, TypeError, RecursionError):
-        return str(json.loads((path.parent / RUN).read_bytes())["seal"]["run"])
+        return str(json.loads(read_bytes(path.parent / RUN))["seal"]["run"])
     return None
 
 

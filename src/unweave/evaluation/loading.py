@@ -10,6 +10,7 @@ from typing import Any, overload
 import torch
 from torch import Tensor
 
+from unweave.core.files import error_text
 from unweave.core.hints import nearest_path
 from unweave.data.splits import AnySplit, takes_all
 from unweave.evaluation.model import FittedModel
@@ -86,7 +87,7 @@ def load_each(
             _ = model.dataset  # raises if the data are missing
             models.append(model)
         except (ValueError, OSError) as error:
-            reasons[path] = str(error)
+            reasons[path] = error_text(error)
     return models, reasons
 
 

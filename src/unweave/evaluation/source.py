@@ -13,6 +13,7 @@ from typing import Any, cast
 import numpy as np
 import torch
 
+from unweave.core.files import error_text
 from unweave.core.hints import naming
 from unweave.core.spec import digest, members
 from unweave.data import (
@@ -112,7 +113,7 @@ class DataSource:
                 ) from None
             raise ValueError(
                 f"this needs the data of the model, which cannot be loaded: "
-                f"{str(error).rstrip('.')}; {_ADVICE}"
+                f"{error_text(error).rstrip('.')}; {_ADVICE}"
             ) from None
 
     def _check(self, dataset: Dataset) -> None:

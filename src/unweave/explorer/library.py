@@ -12,6 +12,7 @@ from typing import NamedTuple
 
 import unweave
 from unweave.core.console import err
+from unweave.core.files import error_text
 from unweave.core.notes import print_notes
 from unweave.evaluation.model import FittedModel
 from unweave.explorer.contents import Manifest, RunData, Setting, manifest_json
@@ -138,7 +139,7 @@ class Library:
                 return before
             return _Listed(source, version, source.run_data(rows))
         except (ValueError, OSError) as error:
-            self._note(f"{source.key} is left out: {error}")
+            self._note(f"{source.key} is left out: {error_text(error)}")
             return _Listed(source, version, None)
 
     def _note(self, text: str) -> None:

@@ -8,14 +8,34 @@ import time
 from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any, Required
+
+from pydantic import Field, FiniteFloat
+from typing_extensions import TypedDict  # pydantic needs it before Python 3.12
 
 from unweave.core import files
+from unweave.core.adapters import adapter
 from unweave.core.processes import Process
 
 FOLDER = ".workers"  # of a store
 BEAT = 10.0  # seconds between two heartbeats
 _TRIES = 100
+
+Count = Annotated[int, Field(ge=0, lt=2**63)]
+
+
+class WorkerRecord(TypedDict, total=False):
+    """The content of the record of a worker; the fields after `time` are there while it trains."""
+
+    host: Required[str]
+    pid: Required[int]
+    beats: Required[int]
+    time: Required[FiniteFloat]
+    device: str
+    runs: list[str]
+    step: Count
+    steps: Count
+    steps_per_second: Annotated[FiniteFloat, Field(ge=0, lt=1e15)]
 
 
 class Worker:
@@ -83,12 +103,13 @@ def log_path(root: Path, worker: str) -> Path:
     return root / FOLDER / f"{worker}.txt"
 
 
-def read_record(root: Path, worker: str) -> dict[str, Any]:
-    """Return the record of a worker; {} if there is none, or if it is being written."""
-    with suppress(ValueError, RecursionError):
-        found = json.loads(files.disk.read(record_path(root, worker)) or b"")
-        return found if isinstance(found, dict) else {}
-    return {}
+def read_record(root: Path, worker: str) -> WorkerRecord | None:
+    """Return the record of a worker; None if there is none, or if it is being written."""
+    with suppress(ValueError, files.OddFile):
+        content = files.disk.read(record_path(root, worker)) or b""
+        record: WorkerRecord = adapter(WorkerRecord).validate_json(content, strict=True)
+        return record
+    return None
 
 
 def delete_records(root: Path, is_dead: Callable[[str], bool]) -> None:

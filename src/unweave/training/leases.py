@@ -232,8 +232,8 @@ class Leases:
         ended = self._has_ended(worker)
         if ended is not None:
             return not ended
-        seen = read_record(lease.path.parent.parent, str(worker)).get("time")
-        return isinstance(seen, float) and time.time() - seen < EXPIRY
+        record = read_record(lease.path.parent.parent, str(worker))
+        return record is not None and time.time() - record["time"] < EXPIRY
 
 
 @contextmanager

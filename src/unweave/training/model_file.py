@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import io
-import json
 import zipfile
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
-from unweave.core.files import write_atomically
+from unweave.core.files import read_bytes, write_atomically
+from unweave.core.memory import main_memory
 from unweave.core.outputs import RUN, refuse_run_folder
 from unweave.data.files.rows import UNREADABLE
 from unweave.training.lane_group import Outcome
@@ -17,13 +17,13 @@ from unweave.training.records import (
     MeasuredRow,
     Row,
     StoredData,
-    check_form,
+    StoredRun,
     lines_from_bytes,
     reading,
+    record_from_bytes,
+    record_to_bytes,
     rows_from_lines,
     rows_to_bytes,
-    seal,
-    unseal,
 )
 from unweave.training.run_files import LOG, MEASURES, WEIGHTS
 from unweave.training.store import DATA, DataRecord, run_from, run_to_record
@@ -41,8 +41,8 @@ def write_model(path: Path, outcome: Outcome, record: DataRecord) -> None:
     assert outcome.weights is not None
     run, step = outcome.run.digest, outcome.log[-1]["step"] if outcome.log else 0
     parts = {
-        RUN: json.dumps(seal(RUN, run, run_to_record(outcome.run)), indent=2).encode(),
-        DATA: json.dumps(seal(DATA, run, record.to_json()), indent=2).encode(),
+        RUN: record_to_bytes(RUN, run, run_to_record(outcome.run)),
+        DATA: record_to_bytes(DATA, run, record.to_json()),
         LOG: rows_to_bytes(LOG, run, outcome.log),
         MEASURES: rows_to_bytes(MEASURES, run, outcome.measures),
         WEIGHTS: tensors_to_bytes(WEIGHTS, outcome.weights, run, {"step": step}),
@@ -56,7 +56,8 @@ def write_model(path: Path, outcome: Outcome, record: DataRecord) -> None:
 
 def read_model(path: Path) -> tuple[Outcome, DataRecord]:
     """Read what `write_model` wrote; raise a ValueError for a damaged file or any other."""
-    content = io.BytesIO(path.read_bytes())
+    with reading(path):
+        content = io.BytesIO(read_bytes(path, main_memory()))
     try:
         with zipfile.ZipFile(content) as archive:
             if any(member.compress_type != zipfile.ZIP_STORED for member in archive.infolist()):
@@ -75,8 +76,8 @@ def read_model(path: Path) -> tuple[Outcome, DataRecord]:
 
 
 def _read_parts(parts: dict[str, bytes]) -> tuple[Outcome, DataRecord]:
-    sealed = unseal(RUN, json.loads(parts[RUN]))
-    stored = unseal(DATA, json.loads(parts[DATA]), sealed.run).content
+    sealed = record_from_bytes(StoredRun, RUN, parts[RUN])
+    stored = record_from_bytes(StoredData, DATA, parts[DATA], sealed.run)
     weights, _ = tensors_from_bytes(WEIGHTS, parts[WEIGHTS], sealed.run)
     outcome = Outcome(
         run_from(sealed),
@@ -85,7 +86,7 @@ def _read_parts(parts: dict[str, bytes]) -> tuple[Outcome, DataRecord]:
         None,
         _rows(parts, MEASURES, MeasuredRow, sealed.run),
     )
-    return outcome, DataRecord.from_json(check_form(StoredData, stored))
+    return outcome, DataRecord.from_json(cast(StoredData, stored.content))
 
 
 def _rows(parts: dict[str, bytes], name: str, form: Any, run: str) -> list[Row]:

@@ -2,8 +2,8 @@
 
 Every file says what it is. Its seal names the file and the digest of its run, and has a checksum of
 these and of the content, so a file that was changed, renamed or copied from another run is noticed.
-A JSON object has its seal in the field "seal", and a file of rows in its last line. What is read
-must also have the form that is stated here.
+A JSON object has its seal in its last field, "seal", and a file of rows in its last line. What is
+read must also have the form that is stated here.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from fnmatch import fnmatchcase
 from pathlib import Path
-from typing import Annotated, Any, NamedTuple, Required, TypeVar
+from typing import Annotated, Any, NamedTuple, Required, TypeVar, cast
 
 from pydantic import (
     AfterValidator,
@@ -27,13 +27,15 @@ from pydantic import (
 from typing_extensions import TypedDict  # pydantic needs it before Python 3.12
 
 from unweave.core.adapters import adapter
-from unweave.core.files import write_atomically, write_json
+from unweave.core.files import OddFile, error_text, read_bytes, write_atomically
 from unweave.core.parts import MissingPart
 
 T = TypeVar("T")
 Row = dict[str, Any]
 
 _SEAL, _SUMMARY = "seal", "summary"  # fields of files beside their content
+_END = "\n}\n"  # of a JSON file, after its seal
+_LARGEST = 2**30  # bytes of a file; those of the longest runs have some millions
 _SHOWN = 160  # characters of a reason
 
 
@@ -60,23 +62,24 @@ MeasuredRow = Annotated[
 ]  # numbers by kind and name
 
 
-@with_config(ConfigDict(extra="allow"))
-class RunSettings(TypedDict):
-    """The fields of a run that every run has, as far as they are known without its parts."""
-
-    data: dict[str, Any]
-    latent: dict[str, Any]
-    objective: dict[str, Any]
-    steps: NonNegativeInt
-    seed: NonNegativeInt
-
-
 class RunSummary(TypedDict):
     """A run in words, as `unweave runs` lists it."""
 
     objective: str
     latent: str
     data: str
+
+
+@with_config(ConfigDict(extra="allow"))
+class StoredRun(TypedDict):
+    """The content of run.json: the fields that every run has, those of its parts, and words."""
+
+    data: dict[str, Any]
+    latent: dict[str, Any]
+    objective: dict[str, Any]
+    steps: NonNegativeInt
+    seed: NonNegativeInt
+    summary: RunSummary
 
 
 class StoredData(TypedDict):
@@ -120,6 +123,19 @@ class StoredScores(TypedDict):
     scores: dict[str, StoredScore]
 
 
+class ScoreValue(TypedDict):
+    """The number in a stored score."""
+
+    value: float
+
+
+class ScoreValues(TypedDict):
+    """The numbers in a file of scores; the rest of the file is not looked at."""
+
+    split: str
+    scores: dict[str, ScoreValue]
+
+
 class StoredNetwork(TypedDict):
     """A line of the results of a study: a run, and the measurements of its network."""
 
@@ -144,9 +160,22 @@ class TensorFacts(TypedDict, total=False):
 
 def check_form(form: type[T], content: object) -> T:
     """Return content of a form; raise a ValueError of one line that says where it differs."""
-    try:
+    with _explaining():
         checked: T = adapter(form).validate_python(content, strict=True)
-        return checked
+    return checked
+
+
+def parse_form(form: type[T], content: bytes) -> T:
+    """Parse JSON of a form; raise a ValueError of one line that says where it differs."""
+    with _explaining():
+        parsed: T = adapter(form).validate_json(content, strict=True)
+    return parsed
+
+
+@contextmanager
+def _explaining() -> Iterator[None]:
+    try:
+        yield
     except ValidationError as error:
         first = error.errors()[0]
         where = ".".join(str(step) for step in first["loc"])
@@ -164,16 +193,35 @@ class Sealed(NamedTuple):
 
 
 def seal(file: str, run: str, content: Mapping[str, Any]) -> dict[str, Any]:
-    """Add to a JSON object what it is: the name of its file, its run and a checksum."""
+    """Add to a JSON value within a file what it is: its kind, its run and a checksum."""
     return {**content, _SEAL: _new_seal(file, run, _canonical(content))}
 
 
 def unseal(file: str, content: object, run: str | None = None) -> Sealed:
-    """Return what `seal` was given; raise a ValueError unless it is of this file and this run."""
+    """Return what `seal` was given; raise a ValueError unless it is of this kind and this run."""
     if not isinstance(content, dict):
         raise ValueError(f"expected a JSON object, got {type(content).__name__}")
     rest = {name: value for name, value in content.items() if name != _SEAL}
     return Sealed(rest, _check_seal(content.get(_SEAL), file, run, _canonical(rest)))
+
+
+def record_to_bytes(file: str, run: str, content: Mapping[str, Any]) -> bytes:
+    """Return the content of a JSON file: an object whose last field is its seal."""
+    start = json.dumps({**content, _SEAL: None}, indent=2).removesuffix("null\n}").encode()
+    return start + json.dumps(_new_seal(file, run, start)).encode() + _END.encode()
+
+
+def record_from_bytes(form: Any, file: str, content: bytes, run: str | None = None) -> Sealed:
+    """Parse what `record_to_bytes` returned; raise a ValueError if it changed or has another form.
+
+    The checksum is of the bytes, so reading a file costs little more than parsing it.
+    """
+    start, mark, found = content.rpartition(f'"{_SEAL}": '.encode())
+    last = json.loads(found.decode().removesuffix(_END)) if mark else None
+    owner = _check_seal(last, file, run, start + mark)
+    parsed = parse_form(form, content)
+    parsed.pop(_SEAL, None)
+    return Sealed(parsed, owner)
 
 
 def rows_to_bytes(file: str, run: str, rows: Sequence[Row]) -> bytes:
@@ -195,7 +243,7 @@ def lines_from_bytes(file: str, content: bytes, run: str) -> list[bytes]:
 
 def rows_from_lines(form: Any, lines: Sequence[bytes]) -> list[Row]:
     """Parse lines that have rows of a form."""
-    rows: list[Row] = check_form(list[form], json.loads(f"[{b','.join(lines).decode()}]"))
+    rows: list[Row] = parse_form(list[form], b"[%b]" % b",".join(lines))
     if len(rows) != len(lines):
         raise ValueError("a line has more than one row")
     return rows
@@ -252,9 +300,9 @@ def reading(path: Path) -> Iterator[None]:
         yield
     except MissingPart:
         raise
-    except (ValueError, RecursionError) as error:
-        nested = isinstance(error, RecursionError)
-        reason = "it is nested too deeply" if nested else " ".join(str(error).split())
+    except (ValueError, RecursionError, OddFile) as error:
+        text = str(error.strerror) if isinstance(error, OddFile) else error_text(error)
+        reason = " ".join(text.split())
         known = (each for name, each in _ADVICE.items() if fnmatchcase(path.name, name))
         advice = next(known, "restore it from a copy")
         short = reason if len(reason) <= _SHOWN else f"{reason[:_SHOWN]}..."
@@ -263,23 +311,18 @@ def reading(path: Path) -> Iterator[None]:
 
 def write_record(path: Path, run: str, content: Mapping[str, Any]) -> None:
     """Write a JSON object with its seal."""
-    write_json(path, seal(path.name, run, content))
+    write_atomically(path, record_to_bytes(path.name, run, content))
 
 
-def read_sealed(path: Path, run: str | None = None) -> Sealed:
-    """Read a JSON object that `write_record` wrote, of a run if it is given."""
+def read_sealed(path: Path, form: Any = dict[str, Any], run: str | None = None) -> Sealed:
+    """Read a JSON object of a form that `write_record` wrote, for this run if it is given."""
     with reading(path):
-        return _parse_sealed(path, run)
-
-
-def _parse_sealed(path: Path, run: str | None) -> Sealed:
-    return unseal(path.name, json.loads(path.read_bytes().decode()), run)
+        return record_from_bytes(form, path.name, read_bytes(path, _LARGEST), run)
 
 
 def read_record(path: Path, form: type[T], run: str) -> T:
     """Read a JSON object of a form that `write_record` wrote for a run."""
-    with reading(path):
-        return check_form(form, _parse_sealed(path, run).content)
+    return cast(T, read_sealed(path, form, run).content)
 
 
 def write_rows(path: Path, run: str, rows: Sequence[Row]) -> None:
@@ -290,7 +333,7 @@ def write_rows(path: Path, run: str, rows: Sequence[Row]) -> None:
 def read_lines(path: Path, run: str) -> list[bytes]:
     """Read the lines of a file of rows; `parse_rows` parses those that are needed."""
     with reading(path):
-        return lines_from_bytes(path.name, path.read_bytes(), run)
+        return lines_from_bytes(path.name, read_bytes(path, _LARGEST), run)
 
 
 def parse_rows(path: Path, form: Any, lines: Sequence[bytes]) -> list[Row]:
@@ -307,8 +350,3 @@ def settings_in(content: Mapping[str, Any]) -> dict[str, Any]:
 def run_content(settings: Mapping[str, Any], summary: RunSummary) -> dict[str, Any]:
     """Return the content of a run.json: the fields of a run, and the run in words."""
     return {**settings, _SUMMARY: summary}
-
-
-def summary_in(content: Mapping[str, Any]) -> RunSummary:
-    """Return the run in words in the content of a run.json."""
-    return check_form(RunSummary, content.get(_SUMMARY))

@@ -21,18 +21,16 @@ from unweave.training.records import (
     LogRow,
     MeasuredRow,
     Row,
-    RunSettings,
     RunSummary,
+    ScoreValues,
     Sealed,
+    StoredRun,
     StoredScores,
-    check_form,
     parse_rows,
     read_lines,
     read_record,
     read_sealed,
-    reading,
     settings_in,
-    summary_in,
     write_record,
     write_rows,
 )
@@ -63,15 +61,11 @@ class RunFiles:
     def record(self) -> Sealed:
         """The content of run.json, and the digest that the run was stored under."""
         try:
-            return read_sealed(self._run_file)
+            return read_sealed(self.path / RUN, StoredRun)
         except (FileNotFoundError, NotADirectoryError):
             raise ValueError(
                 f"{self.path} is not a run: it has no {RUN}; `unweave runs` lists the runs"
             ) from None
-
-    @cached_property
-    def _run_file(self) -> Path:
-        return self.path / RUN
 
     @property
     def digest(self) -> str:
@@ -81,16 +75,13 @@ class RunFiles:
     @property
     def settings(self) -> dict[str, Any]:
         """The run as plain JSON."""
-        content = self.record.content
-        with reading(self._run_file):
-            return {**check_form(RunSettings, settings_in(content))}
+        return settings_in(self.record.content)
 
     @property
     def summary(self) -> RunSummary:
         """The run in words."""
-        content = self.record.content
-        with reading(self._run_file):
-            return summary_in(content)
+        summary: RunSummary = self.record.content["summary"]
+        return summary
 
     @property
     def failure(self) -> Row | None:
@@ -118,16 +109,26 @@ class RunFiles:
     @property
     def scores(self) -> dict[str, StoredScores]:
         """The content of each scores file, by split; the split it was trained on comes first."""
-        found = {}
-        names = [name for name in names_in(self.path) if _SCORES.fullmatch(name)]
-        for name in sorted(names, key=len):
-            scores = self.read_scores(self.path / name)
-            found[scores["split"]] = scores
-        return found
+        found = (self.read_scores(path) for path in self._score_files)
+        return {scores["split"]: scores for scores in found}
+
+    @property
+    def score_values(self) -> dict[str, dict[str, float]]:
+        """The number of each score, by split as in `scores`, and key; the rest is not parsed."""
+        found = (read_record(path, ScoreValues, self.digest) for path in self._score_files)
+        return {
+            each["split"]: {key: score["value"] for key, score in each["scores"].items()}
+            for each in found
+        }
 
     def read_scores(self, path: Path) -> StoredScores:
         """Read a file of scores."""
         return read_record(path, StoredScores, self.digest)
+
+    @property
+    def _score_files(self) -> list[Path]:
+        names = [name for name in names_in(self.path) if _SCORES.fullmatch(name)]
+        return [self.path / name for name in sorted(names, key=len)]
 
     @property
     def metrics(self) -> tuple[str, ...]:

@@ -5,10 +5,12 @@ from __future__ import annotations
 import time
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
+from unweave.core.files import OddFile, error_text, read_bytes
 from unweave.core.processes import Process, has_ended
 from unweave.training.heartbeats import FOLDER, log_path, read_record
 from unweave.training.leases import EXPIRY
@@ -117,7 +119,7 @@ def _run(folder: RunFiles, steps: Mapping[str, int]) -> RunStatus:
         total, status, failure = folder.settings["steps"], folder.status, folder.failure
         step = max(folder.reached(total), steps.get(name, 0))
     except (ValueError, OSError, RecursionError) as error:
-        return RunStatus(name, "damaged", 0, 0, str(error) or "nested too deeply")
+        return RunStatus(name, "damaged", 0, 0, error_text(error))
     if failure is None:
         return RunStatus(name, status, step, total)
     reason = f"{failure['term'].replace('_', ' ')} was not finite at step {failure['step']:,}"
@@ -139,35 +141,43 @@ def _changed(path: Path) -> float:
 
 
 def _worker(root: Path, name: str) -> WorkerStatus | None:
-    """Read the record of a worker; None if it is gone, or if its record is not one."""
+    """Read the record of a worker; None if it has ended, or if its record is not one."""
     record = read_record(root, name)
-    try:
-        heartbeat = time.time() - float(record["time"])
-        ended = has_ended(Process.parse(name))
-        if ended or (ended is None and heartbeat > EXPIRY):
-            return None
-        return WorkerStatus(
-            name,
-            str(record["host"]),
-            int(record["pid"]),
-            str(record.get("device", "")),
-            tuple(map(str, record.get("runs", ()))),
-            int(record.get("step", 0)),
-            int(record.get("steps", 0)),
-            float(record.get("steps_per_second", 0.0)),
-            heartbeat,
-        )
-    except (ValueError, LookupError, TypeError):
+    if record is None:
         return None
+    heartbeat = time.time() - record["time"]
+    try:
+        ended = has_ended(Process.parse(name))
+    except ValueError:
+        return None
+    if ended or (ended is None and heartbeat > EXPIRY):
+        return None
+    return WorkerStatus(
+        name,
+        record["host"],
+        record["pid"],
+        record.get("device", ""),
+        tuple(record.get("runs", ())),
+        record.get("step", 0),
+        record.get("steps", 0),
+        record.get("steps_per_second", 0.0),
+        heartbeat,
+    )
 
 
 def worker_log(root: Path, run: str) -> Path | None:
     """Find the log of the worker that trains a run, or trained it last; None if there is none."""
     for name in _names(root, ".txt"):
         path = log_path(root, name)
-        if run in path.read_text(encoding="utf-8", errors="replace"):
-            return path
+        with suppress(OddFile):
+            if run in read_worker_log(path):
+                return path
     return None
+
+
+def read_worker_log(path: Path) -> str:
+    """Read the log of a worker."""
+    return read_bytes(path).decode(errors="replace")
 
 
 def status_lines(status: StoreStatus) -> Sequence[str]:

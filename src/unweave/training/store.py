@@ -255,14 +255,13 @@ class Store:
     def shorter_runs(self, runs: Iterable[Run]) -> dict[str, list[RunFolder]]:
         """The folders of runs that differ from each run only in having fewer steps, longest first.
 
-        Files are compared as plain JSON, so that a store of many runs is searched quickly; whoever
-        reads more of a folder checks its files.
+        Settings are compared as plain JSON, so that a store of many runs is searched quickly.
+        Folders that cannot be read are left out.
         """
         others: dict[str, list[tuple[int, RunFolder]]] = {}
         for folder in self.folders():
-            with suppress(ValueError, LookupError, TypeError, AttributeError, RecursionError):
-                content = json.loads((folder.path / RUN).read_bytes())
-                key, steps = _all_but_steps(settings_in(content))
+            with suppress(OSError, ValueError, RecursionError):
+                key, steps = _all_but_steps(folder.settings)
                 others.setdefault(key, []).append((steps, folder))
         found = {}
         for run in runs:

@@ -14,7 +14,8 @@ from safetensors.torch import load, save
 from torch import Tensor
 
 from unweave.core import files
-from unweave.core.files import write_atomically
+from unweave.core.files import check_regular, read_bytes, write_atomically
+from unweave.core.memory import main_memory
 from unweave.training.records import TensorFacts, check_form, reading, seal, unseal
 
 _METADATA = "unweave"  # the field of the header that has the facts
@@ -34,7 +35,7 @@ def read_tensors(path: Path, run: str) -> tuple[dict[str, Tensor], TensorFacts]:
     """Read the tensors and facts that `write_tensors` wrote for this run."""
     files.disk.fetch(path)
     with reading(path):
-        return tensors_from_bytes(path.name, path.read_bytes(), run)
+        return tensors_from_bytes(path.name, read_bytes(path, main_memory()), run)
 
 
 def tensors_to_bytes(
@@ -65,6 +66,7 @@ def read_facts(path: Path, run: str) -> TensorFacts:
     """Read the facts of a file that `write_tensors` wrote for this run, without its tensors."""
     files.disk.fetch(path)
     with reading(path):
+        check_regular(path)
         try:
             with safe_open(path, framework="pt") as file:
                 metadata = file.metadata()
