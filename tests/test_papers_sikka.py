@@ -12,7 +12,7 @@ from reproduced import fitted, put, put_closed_form
 from unweave.data import MNIST, Mixing, MovingDigit, from_array
 from unweave.evaluation.model import FittedModel
 from unweave.latents import FullGaussian
-from unweave.papers.sikka2019 import deep, fig1, fig2, fig3
+from unweave.papers.sikka2019 import deep, fig1, fig2, fig3, orders
 from unweave.papers.sikka2019.deep import (
     Sweep,
     Truth,
@@ -24,6 +24,7 @@ from unweave.papers.sikka2019.deep import (
     tie_claims,
 )
 from unweave.papers.sikka2019.fig3 import cosines, motions
+from unweave.studies.study import Network, NotTrained, Results
 from unweave.theory import observations, solve
 from unweave.training import train
 
@@ -61,6 +62,7 @@ def test_the_true_inference_error_is_the_smallest_of_all_matchings(latents):
     found = inference_errors(mean, variance, truth)
     assert found.aligned == pytest.approx(min(every.values()))
     assert found.printed == pytest.approx(every[tuple(range(latents)), (1.0,) * latents])
+    assert found.shuffled == pytest.approx(np.mean(list(every.values())))
 
 
 def test_the_error_of_an_optimal_linear_encoder_is_that_of_the_closed_form():
@@ -70,7 +72,7 @@ def test_the_error_of_an_optimal_linear_encoder_is_that_of_the_closed_form():
         found = solve(loadings, beta)
         variance = np.tile(np.exp(found.log_variances), (60, 1))
         errors = inference_errors(seen @ found.encoder.T, variance, Truth(loadings, seen))
-        assert errors == pytest.approx((found.tie_aligned, found.tie))
+        assert errors[:2] == pytest.approx((found.tie_aligned, found.tie))
 
 
 def test_terms_of_networks_are_those_of_the_closed_form(monkeypatch):
@@ -112,6 +114,60 @@ def test_as_many_observations_are_measured_together_as_memory_holds(monkeypatch,
     terms_of(model, model.dataset, truth, samples=1000)
     assert seen == lots
     assert deep.SAMPLES == 1000  # [Sikka2019] app. C
+
+
+def test_a_part_of_a_study_is_drawn_with_the_seeds_that_all_weights_have():
+    sweep = Sweep(Mixing(matrix=((1.0,),)), latents=1, betas=(1.0, 2.0), seeds=tuple(range(150)))
+    assert [run.seed for run in sweep.runs] == [*range(100)] * 2 + [*range(100, 150)] * 2
+    study = sweep.study("part", lambda model: {}, lambda results: [])
+    names = ("elbo", "tie", "reconstruction", "rate", "mie", "printed")
+    terms = dict.fromkeys(names, 1.0)
+    networks = [Network(run, {}, terms | {"fresh": terms, "samples": 10}, {}) for run in sweep.runs]
+    some = [n for n in networks if n.run.seed < (3 if n.run.weights["beta"] == 1.0 else 2)]
+    trained = sweep.trained(Results(study, some))
+    assert [(n.run.weights["beta"], n.run.seed) for n in trained] == [
+        (beta, seed) for beta in sweep.betas for seed in (0, 1)
+    ]
+    numbers = deep.gather(sweep.betas, trained)
+    assert (numbers["seeds"], len(numbers["elbo"])) == ([0, 1], 4)
+    with pytest.raises(NotTrained, match="no seed is trained for all"):
+        sweep.trained(Results(study, some[:3]))
+
+
+def test_on_average_over_orders_the_error_of_the_linear_optimum_is_its_limit_plus_the_rate():
+    loadings = np.random.default_rng(0).uniform(0, 1, (30, 4))
+    seen, _ = observations(loadings, 60)
+    truth = Truth(loadings, seen)
+    nothing = np.zeros((60, 4))
+    limit = inference_errors(nothing, nothing + 1, truth)
+    assert limit.aligned == pytest.approx(limit.printed)
+    falling = []
+    for beta in (0.3, 2.0, 6.0):
+        found = solve(loadings, beta)
+        variance = np.tile(np.exp(found.log_variances), (60, 1))
+        falling.append(inference_errors(seen @ found.encoder.T, variance, truth).shuffled)
+        assert falling[-1] == pytest.approx(limit.shuffled + found.rate)
+    assert falling == sorted(falling, reverse=True)
+
+
+def orders_results(*factors):
+    """Return results of the control whose average errors are given, from the first weight on."""
+    facts = [{"shuffled": 5.0 * each, "tie": 1.0, "limit": 4.0} for each in factors]
+    sweep = orders.SWEEPS["mixed digits"]
+    networks = [Network(run, {}, fact, {}) for run, fact in zip(sweep.runs, facts, strict=True)]
+    return Results(orders.STUDY, networks)
+
+
+def test_the_control_decides_about_the_error_as_printed():
+    falls, rises = orders_results(6, 5, 4, 3, 2, 1), orders_results(6, 5, 4, 2, 3, 1)
+    for results, verdict in ((falls, "pass"), (rises, "undecided")):
+        found = orders.averages(results, "mixed digits")
+        assert (found.limit, found.values.shape) == (4.0, (6, 1))
+        assert orders.average_claim("mixed digits", found).verdict == verdict
+    with pytest.raises(NotTrained):
+        orders.averages(falls, "a moving digit")
+    claims = tie_claims(measured(), "TIE", "x", falls=True)
+    assert [claim.verdict for claim in claims] == ["fail", "pass"]
 
 
 def test_extrema_are_interpolated_between_weights():

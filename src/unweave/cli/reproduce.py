@@ -40,6 +40,13 @@ def reproduce_command(
             show_default=False,
         ),
     ] = None,
+    data: Annotated[
+        Path | None,
+        typer.Option(
+            help="File of images (.npy, .npz, HDF5) to train on in place of the paper's dataset.",
+            show_default=False,
+        ),
+    ] = None,
     device: DeviceOption = "auto",
     minutes: Annotated[
         float | None,
@@ -83,6 +90,8 @@ def reproduce_command(
 
       unweave reproduce kim2018 fig4 --merge other/shapes2d.jsonl --minutes 0
 
+      unweave reproduce kim2018 fig15 --data my_faces.npz     (your images in place of CelebA)
+
       unweave reproduce --pages-only
     """
     import torch
@@ -117,6 +126,8 @@ def reproduce_command(
         printed.print(table)
         return
     asked = papers.chosen(paper, figures or [])
+    if data is not None:
+        asked = papers.with_own_images(asked, data)
     papers.merge_results(asked, merge or [], out, errors)
     torch.set_num_threads(usable_cores())
     deadline = math.inf if minutes is None else time.monotonic() + 60 * minutes

@@ -40,6 +40,10 @@ AbsolutePath = Annotated[
 ]
 
 
+class DataNotFound(ValueError):
+    """Data that a spec describes are not there: files to download, or an array to bind."""
+
+
 @dataclass(frozen=True)
 class Schema:
     """Describe the observations of a dataset and the factors behind them.

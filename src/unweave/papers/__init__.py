@@ -6,6 +6,7 @@ file beside its module: see `unweave.studies.texts`.
 
 from __future__ import annotations
 
+import re
 import time
 from collections.abc import Sequence
 from dataclasses import replace
@@ -15,6 +16,8 @@ from tempfile import TemporaryFile
 from unweave.core.console import PlainConsole
 from unweave.core.files import make_folder
 from unweave.core.hints import nearest, nearest_path
+from unweave.data import Arrays, InMemory, from_array
+from unweave.data.dataset import DataNotFound
 from unweave.papers import esmaeili2019, kim2018, mathieu2018, mathieu2019, sikka2019
 from unweave.studies.drawing import figure_style
 from unweave.studies.page import check_index, done, state, write_index, write_page, write_result
@@ -35,6 +38,7 @@ __all__ = [
     "reproduce",
     "state",
     "train_studies",
+    "with_own_images",
     "write_pages",
 ]
 
@@ -65,6 +69,35 @@ def chosen(paper: str, figures: Sequence[str] = ()) -> list[Reproduction]:
     return [own[figure] for figure in own if figure in (figures or own)]
 
 
+def with_own_images(figures: Sequence[Reproduction], path: Path) -> list[Reproduction]:
+    """Return figures whose networks are trained on the images in a file of arrays.
+
+    A study that is about these very images stays as it is. Otherwise the figure and its study get
+    the name of the file too, so that results on other images are never mixed.
+    """
+    rows = Arrays(str(path)).raw().rows
+    images, _ = from_array(rows.read(0, rows.shape[0]))
+    return [_on_images(reproduction, images, path.stem) for reproduction in figures]
+
+
+def _on_images(reproduction: Reproduction, images: InMemory, name: str) -> Reproduction:
+    study, word = reproduction.study, re.sub(r"\W+", "-", name.lower())
+    if study is None:
+        raise ValueError(
+            f"--data is for figures drawn from a study, got {reproduction.figure}: leave it out"
+        )
+    size = images.shape[0]
+    runs = [replace(run, data=images, batch_size=min(run.batch_size, size)) for run in study.runs]
+    if runs == list(study.runs):  # the new ones keep the array in memory
+        return replace(reproduction, study=replace(study, runs=runs))
+    return replace(
+        reproduction,
+        figure=f"{reproduction.figure}-{word}",
+        title=f"{reproduction.title}, on the images of {name}",
+        study=replace(study, name=f"{study.name}-{word}", runs=runs),
+    )
+
+
 def reproduce(
     figures: Sequence[Reproduction], workspace: Workspace, out: Path | str
 ) -> list[Claim]:
@@ -84,7 +117,14 @@ def reproduce(
             in_time = time.monotonic() < workspace.deadline
             cost = f": {reproduction.cost} on two cores" if in_time else ""
             workspace.say(f"{name}, {reproduction.title}{cost}")
-            results = train_or_load(workspace, reproduction.study) if reproduction.study else None
+            try:
+                study = reproduction.study
+                results = train_or_load(workspace, study) if study else None
+            except DataNotFound as reason:
+                if len(figures) == 1:
+                    raise
+                workspace.say(f"{name} is not drawn: {reason}")
+                continue
             if results and not results.networks:
                 workspace.say(f"no network of {name} is trained yet: nothing to draw")
                 continue
@@ -141,7 +181,8 @@ def write_pages(
 
     `own` are your figures that are not in `FIGURES`.
     """
-    known, out = list(dict.fromkeys((*FIGURES, *own))), Path(out)
+    known = list({(each.paper, each.figure): each for each in (*FIGURES, *own)}.values())
+    out = Path(out)
     make_folder(out)
     return [*(write_page(paper, known, out) for paper in papers), write_index(known, out)]
 

@@ -20,19 +20,20 @@ from unweave.report.pictures import tiled
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-_LEVELS = 16  # shades of grey
 
+def encode_png(rows: Sequence[NDArray[np.float32]], levels: int = 16) -> str:
+    """Encode rows of images (n, C, H, W) in [0, 1] as one PNG in base64.
 
-def encode_png(rows: Sequence[NDArray[np.float32]]) -> str:
-    """Encode rows of images (n, C, H, W) in [0, 1] as one PNG in base64; grey ones in 16 levels."""
+    Grey images are rounded to a number of levels: 16 do for drawings, and photographs need more.
+    """
     sheet, _, _ = tiled(list(rows))
     grey = sheet.mode == "LA"
     page = Image.new("L" if grey else "RGB", sheet.size, "white")
     page.paste(sheet.convert(page.mode), mask=sheet.getchannel("A"))
     if grey:
-        levels = np.rint(np.asarray(page) / 255 * (_LEVELS - 1)).astype(np.uint8)
-        page = Image.fromarray(levels, "P")
-        shades = [round(255 * level / (_LEVELS - 1)) for level in range(_LEVELS)]
+        steps = np.rint(np.asarray(page) / 255 * (levels - 1)).astype(np.uint8)
+        page = Image.fromarray(steps, "P")
+        shades = [round(255 * level / (levels - 1)) for level in range(levels)]
         page.putpalette([value for shade in shades for value in (shade, shade, shade)])
     content = io.BytesIO()
     page.save(content, "PNG", optimize=True)
@@ -56,7 +57,12 @@ def draw_png(axis: Axes, text: str, columns: int = 0, rows: int = 0) -> None:
 
 
 def traversals_png(
-    model: FittedModel, kl: NDArray[np.floating], shown: ArrayLike, start: int, latents: int
+    model: FittedModel,
+    kl: NDArray[np.floating],
+    shown: ArrayLike,
+    start: int,
+    latents: int,
+    levels: int = 16,
 ) -> str:
     """Encode observations, their reconstructions, and traversals as a sheet of tiles.
 
@@ -67,7 +73,8 @@ def traversals_png(
     traversals = model.traverse(model.observations([start]), steps=len(originals))
     order = np.argsort(-kl)[:latents]
     reconstructions = model.reconstruct(originals)
-    return encode_png([originals, reconstructions, *(traversals[each] for each in order)])
+    rows = [originals, reconstructions, *(traversals[each] for each in order)]
+    return encode_png(rows, levels)
 
 
 def pack_array(values: NDArray[Any]) -> str:

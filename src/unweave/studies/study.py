@@ -28,6 +28,7 @@ from unweave.core.devices import machine
 from unweave.core.files import delete_unfinished, make_folder, write_atomically
 from unweave.core.parallel import thread_map, usable_cores
 from unweave.data import Dataset
+from unweave.data.dataset import DataNotFound
 from unweave.evaluation.model import FittedModel
 from unweave.evaluation.monitor import Measure
 from unweave.evaluation.tasks import Job, Task, Trained, forget_failures
@@ -41,7 +42,6 @@ from unweave.training.run import Run
 from unweave.training.status import duration
 from unweave.training.workers import torch_threads
 
-_LANES = 64  # networks that train at once on a GPU
 _FEW = 100  # networks whose checkpoint is quickly written
 PICTURES = "pictures"
 _KIND = "network"  # what a line of results is sealed as
@@ -66,7 +66,8 @@ class Study:
     pictured: Callable[[Results], Sequence[Network]] | None = None  # who keeps pictures; None: all
     seconds: Mapping[str, float] = field(default_factory=dict)  # per network on an H200, if known
     precision: Precision = "bf16"  # on a GPU
-    lanes: int | None = None  # networks that train at once; by default one per core, or 64
+    lanes: int | None = None  # networks that train at once; by default one per core, or:
+    gpu_lanes: int = 64  # on a GPU
 
     @cached_property
     def keys(self) -> dict[str, Run]:
@@ -202,6 +203,11 @@ class Results:
                 f"{len(self.missing)} of {len(self.study.runs)} networks are not trained yet, and "
                 "this figure needs all of them: run the same command again"
             )
+        return self.healthy_networks
+
+    @property
+    def healthy_networks(self) -> list[Network]:
+        """The networks that are trained, in the study's order; raises if one failed."""
         for network in self.networks:
             if network.failure:
                 raise FloatingPointError(failure_text(network.run, network.failure))
@@ -256,6 +262,7 @@ def train_or_load(workspace: Workspace, study: Study) -> Results:
 
     Networks train in lanes. Results are written after each group of lanes, so after any
     interruption the next call continues from the results and from the store's checkpoints.
+    Without the data nothing is trained, and stored results are returned if there are any.
     """
     path = study.path(workspace.out)
     results = stored_results(study, workspace.out)
@@ -270,9 +277,15 @@ def train_or_load(workspace: Workspace, study: Study) -> Results:
                 f"{len(results.missing)} of {len(study.runs)} networks of {study.name} are missing"
                 f"{again}"
             )
-            seconds = _train_missing(workspace, study, todo, path)
-            results = stored_results(study, workspace.out)
-            _report_missing(workspace, results, seconds)
+            try:
+                seconds = _train_missing(workspace, study, todo, path)
+            except DataNotFound as reason:
+                if not results.networks:
+                    raise
+                workspace.say(f"{reason}. Stored results are used.")
+            else:
+                results = stored_results(study, workspace.out)
+                _report_missing(workspace, results, seconds)
     workspace.costs |= {network.key: network.cost for network in results.networks}
     return results
 
@@ -287,7 +300,8 @@ def _train_missing(workspace: Workspace, study: Study, runs: Sequence[Run], path
     seconds = float("nan")  # of a step of one network
 
     def jobs() -> Iterator[Job]:
-        lanes = study.lanes or (_LANES if workspace.device.type == "cuda" else usable_cores())
+        on_gpu = workspace.device.type == "cuda"
+        lanes = study.lanes or (study.gpu_lanes if on_gpu else usable_cores())
         for group in _groups(runs, lanes, read_networks(path)):
             if time.monotonic() >= workspace.deadline:
                 break

@@ -17,7 +17,7 @@ from torch import Tensor
 
 from unweave.core.hints import naming
 from unweave.core.spec import spec, tag
-from unweave.data.dataset import AbsolutePath, ArrayDataset, Dataset
+from unweave.data.dataset import AbsolutePath, ArrayDataset, DataNotFound, Dataset
 from unweave.data.files.array_file import ArrayFile, TableFile, check_key, open_array_file
 from unweave.data.files.build import array_dataset, as_numpy, build_dataset, take_split
 from unweave.data.files.columns import choose_columns, list_some
@@ -182,7 +182,7 @@ class InMemory:
         """Copy the bound array, or a split of it, to a device."""
         bound = _BOUND.get(self._array)
         if bound is None:
-            raise ValueError(
+            raise DataNotFound(
                 f"expected an array {self.shape} of {self.dtype} with digest {self.digest[:12]} to "
                 "be bound in this process, got none: call from_array(images, factors) with it and "
                 "keep the spec, or save it as .npz and use Arrays"

@@ -13,7 +13,7 @@ import torch
 from pydantic import Field
 
 from unweave.data.cache import cached_file, data_folder
-from unweave.data.dataset import Dataset
+from unweave.data.dataset import DataNotFound, Dataset
 from unweave.data.files.build import build_dataset
 from unweave.data.files.factors import FactorTable
 from unweave.data.files.images import centre_crop, decoding, in_blocks
@@ -110,7 +110,7 @@ class PublishedSpec(ABC):
         """Load the dataset; the first time, unpack files that need it."""
         if missing := self.missing:
             absent = ", ".join(source.name for source in missing)
-            raise ValueError(
+            raise DataNotFound(
                 f"{self.kind} is not in {self.folder} ({absent}): `unweave data get {self.kind}` "
                 f"{'explains how to download it manually' if self.ABOUT.hand else 'downloads it'}"
             )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from unweave.papers.esmaeili2019 import digits_figures, fig3, table2, weights
+from unweave.papers.esmaeili2019 import digits_figures, faces, fig3, table2, weights
 from unweave.studies.workspace import Reproduction
 
 FIGURES: tuple[Reproduction, ...] = (
@@ -10,4 +10,5 @@ FIGURES: tuple[Reproduction, ...] = (
     *digits_figures.FIGURES,
     *table2.FIGURES,
     *weights.FIGURES,
+    *faces.FIGURES,
 )

@@ -2,7 +2,16 @@
 
 from __future__ import annotations
 
-from unweave.papers.kim2018 import batches, fig3, info_wgan_gp, mnist, related, shapes2d, shapes3d
+from unweave.papers.kim2018 import (
+    batches,
+    fig3,
+    info_wgan_gp,
+    mnist,
+    related,
+    shapes2d,
+    shapes3d,
+    unlabelled,
+)
 from unweave.papers.kim2018 import shapes2d_figures as drawn
 from unweave.studies.workspace import Reproduction
 
@@ -10,9 +19,12 @@ _WEEKS, _STUDY = "weeks (100 minutes on an H200)", shapes2d.STUDY
 _CONTROL = "Control: the headline with the initial weights of TensorFlow"
 _LONG = "weeks (hours on an H200)"
 _DAY = "a day"
+_HOUR = "weeks (an hour on an H200)"
+_STAND_IN = "Stand-in: Olivetti faces in place of 3D Faces, 3D Chairs and CelebA"
+_COMMANDS = {"olivetti": "unweave reproduce kim2018 olivetti --data olivetti.npz"}
 
 FIGURES = tuple(
-    Reproduction("kim2018", figure, title, cost, make, study=study)
+    Reproduction("kim2018", figure, title, cost, make, _COMMANDS.get(figure, ""), study)
     for figure, title, cost, make, study in (
         ("fig3", "Figure 3: where the older metric fails", "half a minute", fig3.fig3, None),
         ("fig4", "Figure 4: reconstruction and both metrics during training", _WEEKS,
@@ -28,6 +40,12 @@ FIGURES = tuple(
          shapes3d.fig10, shapes3d.STUDY),
         ("fig11", "Figure 11: traversals of the best networks on 3D Shapes", _LONG,
          shapes3d.fig11, shapes3d.STUDY),
+        ("fig12", "Figures 12 and 14: 3D Faces", _HOUR, unlabelled.fig12,
+         unlabelled.STUDIES["faces"]),
+        ("fig13", "Figures 13 and 38: 3D Chairs", _HOUR, unlabelled.fig13,
+         unlabelled.STUDIES["chairs"]),
+        ("fig15", "Figures 15 and 39: CelebA", _HOUR, unlabelled.fig15,
+         unlabelled.STUDIES["celeba"]),
         ("fig16", "Figures 16 and 17: how both metrics depend on their settings", _WEEKS,
          drawn.fig16, _STUDY),
         ("fig18", "Figure 18: total correlation with a batch in place of the dataset", _WEEKS,
@@ -48,8 +66,14 @@ FIGURES = tuple(
         ("fig32", "Figure 32: losses of InfoWGAN-GP on MNIST", _DAY, mnist.fig32, mnist.STUDY),
         ("fig33", "Figure 33: losses of InfoWGAN-GP on 2D Shapes", _LONG, info_wgan_gp.fig33,
          info_wgan_gp.STUDY),
+        ("fig34", "Figure 34: scores of the larger InfoWGAN-GP", _LONG, info_wgan_gp.fig34,
+         info_wgan_gp.LARGE),
+        ("fig35", "Figure 35: traversals of the larger InfoWGAN-GP", _LONG, info_wgan_gp.fig35,
+         info_wgan_gp.LARGE),
         ("fig40", "Figure 40: the marginals of the codes", _WEEKS, drawn.fig40, _STUDY),
         ("initial-weights", _CONTROL, "weeks (17 minutes on an H200)", drawn.initial_weights,
          shapes2d.GLOROT),
+        ("olivetti", _STAND_IN, "half a day (3 minutes on an H200)", unlabelled.olivetti,
+         unlabelled.STAND_IN),
     )
 )  # fmt: skip

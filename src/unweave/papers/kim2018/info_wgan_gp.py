@@ -1,9 +1,10 @@
-"""Figures 8, 9 and 33 of [Kim2018]: InfoWGAN-GP on 2D Shapes."""
+"""Figures 8, 9 and 33 to 35 of [Kim2018]: InfoWGAN-GP on 2D Shapes, with two sizes of networks."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -46,9 +47,10 @@ from unweave.studies.workspace import Claim, Numbers, Result, Workspace
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
 
 KIND = "info-wgan-gp"
-BEST = (KIND, 0.2)  # of figure 9
+BEST, BEST_LARGE = (KIND, 0.2), (KIND, 0.6)  # of figures 9 and 35
 LOSSES = {
     "terms/adversarial": "generator's loss", "terms/critic": "critic's loss",
     "terms/information": "-L (nats)",
@@ -58,6 +60,7 @@ PLACES = ("x", "y")
 _BLANK = 0.5  # of the brightest pixel
 _ORDER = (0.2, 0.0, 1.0, 0.5, 0.1, 0.3, 0.4, 0.6, 0.7, 0.8, 0.9)  # the paper's best first
 _SCORE = OURS.removeprefix("metrics/")
+_NOT_BETTER = 0.05  # of two mean scores
 
 
 def describe(model: FittedModel) -> Numbers:
@@ -75,30 +78,62 @@ def describe(model: FittedModel) -> Numbers:
     }
 
 
-STUDY = Study(
-    "kim2018",
-    "info-wgan-gp",
-    [run for value in _ORDER for run in runs_of(f"shapes2d-{KIND}", METHODS[KIND].field, value)],
-    measures=(Measure(every=10_000, rows=2_048), SCORES),
-    describe=describe,
-    pictured=best_of_settings(setting_of, OURS),
-)
+def _study(name: str, weights: Sequence[float]) -> Study:
+    runs = [run for value in weights
+            for run in runs_of(f"shapes2d-{name}", METHODS[KIND].field, value)]  # fmt: skip
+    return Study("kim2018", name, runs, describe,
+                 measures=(Measure(every=10_000, rows=2_048), SCORES),
+                 pictured=best_of_settings(setting_of, OURS))  # fmt: skip
+
+
+STUDY = _study(KIND, _ORDER)
+LARGE = _study(f"{KIND}-large", sorted(_ORDER, key=BEST_LARGE[1].__ne__))
 
 
 def texts_of(figure: str) -> Texts:
-    """Return the texts of a figure of this study."""
+    """Return the texts of a figure of these studies."""
     return Texts(__package__, "info_wgan_gp", figure)
+
+
+def _result(
+    figure: str, results: Results, drawing: Figure, claims: Sequence[Claim], **values: Any
+) -> Result:
+    large = results.study.name == LARGE.name
+    return result_of(
+        texts_of(figure), results, drawing, claims, preset=f"kim2018/shapes2d-{results.study.name}",
+        noise="128" if large else "five", table=6 if large else 5, columns=COLUMNS, **values,
+    )  # fmt: skip
 
 
 def fig8(workspace: Workspace, results: Results) -> Result:
     """Figure 8: scores of both metrics by the weight of the information."""
+    others = stored_results(SHAPES2D, workspace.out)
+    return _result("fig8", results, _draw_metrics(results), low_claims(results, others))
+
+
+def fig34(workspace: Workspace, results: Results) -> Result:
+    """Figure 34: the same with larger networks."""
+    smaller = stored_results(STUDY, workspace.out)
+    return _result("fig34", results, _draw_metrics(results), [larger_claim(results, smaller)])
+
+
+def larger_claim(results: Results, smaller: Results) -> Claim:
+    """Judge whether larger networks score higher."""
+    ours, theirs = best_of_all(results, KIND), best_of_all(smaller, KIND)
+    more = ours.difference(theirs, OURS)
+    return texts_of("fig34").claim(
+        "larger", more.high < _NOT_BETTER, contradicted=more.low > 0, needs=(ours, theirs),
+        bound=_NOT_BETTER, ours=ours.mean(OURS), theirs=theirs.mean(OURS), difference=more,
+    )  # fmt: skip
+
+
+def _draw_metrics(results: Results) -> Figure:
     figure, axes = panels(1, 2, width=3.6, height=2.6)
     for axis, metric in zip(axes, (HIGGINS, OURS), strict=True):
         _draw_scores(axis, by_weight(results, KIND), metric)
     axes[0].set_ylabel("score at the end of training")
     letter_panels(axes, ("Higgins et al.", "Kim & Mnih"))
-    others = stored_results(SHAPES2D, workspace.out)
-    return result_of(texts_of("fig8"), results, figure, low_claims(results, others))
+    return figure
 
 
 def _draw_scores(axis: Axes, groups: dict[float, Group], metric: str) -> None:
@@ -130,13 +165,25 @@ def low_claims(results: Results, others: Results) -> list[Claim]:
 def fig9(workspace: Workspace, results: Results) -> Result:
     """Figure 9: traversals of the best and of the median network."""
     group = results.groups(setting_of)[BEST]
+    return _result("fig9", results, _draw_traversals(group), code_claims(group))
+
+
+def fig35(workspace: Workspace, results: Results) -> Result:
+    """Figure 35: the same with larger networks."""
+    group = results.groups(setting_of)[BEST_LARGE]
+    claim = texts_of("fig35").claim("realistic", needs=(group,))
+    return _result("fig35", results, _draw_traversals(group), [claim])
+
+
+def _draw_traversals(group: Group) -> Figure:
     figure, axes = panels(1, 2, width=3.4, height=2.3)
     for axis in axes:
         axis.set_axis_off()
     for axis, (which, network) in zip(axes, group.best_and_median(OURS).items(), strict=False):
         draw_png(axis, network.facts[PICTURES]["traversals"])
-        axis.set_title(f"{label(BEST)}, {which}\nscore {network.last(OURS):.3f}", fontsize=8)
-    return result_of(texts_of("fig9"), results, figure, code_claims(group), columns=COLUMNS)
+        name = label(setting_of(network.run))
+        axis.set_title(f"{name}, {which}\nscore {network.last(OURS):.3f}", fontsize=8)
+    return figure
 
 
 def code_claims(group: Group) -> list[Claim]:
@@ -176,4 +223,4 @@ def fig33(workspace: Workspace, results: Results) -> Result:
         axis.set(title=title, xlabel="iterations")
         axis.set_xticks([0, 150_000, 300_000], ["0", "150k", "300k"])
     weight = setting_of(group.networks[0].run)[1] if group.networks else 1.0
-    return result_of(texts_of("fig33"), results, figure, (), weight=f"{weight:g}")
+    return _result("fig33", results, figure, (), weight=f"{weight:g}")

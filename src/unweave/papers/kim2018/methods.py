@@ -137,12 +137,12 @@ def samples(model: FittedModel) -> str:
 def result_of(
     texts: Texts,
     results: Results,
-    drawing: Figure,
+    drawing: Figure | dict[str, Figure],
     claims: Sequence[Claim],
     noticed: str | None = None,
     **values: Any,
 ) -> Result:
-    """Return a result that says how much of the study is trained."""
+    """Return a result that says how much of the study is trained; drawings may be several."""
     counts = [
         f"{label((kind, weight))}: {len(group.networks)}"
         for kind in METHODS
@@ -152,7 +152,7 @@ def result_of(
     precisions = Counter(names[network.cost["precision"]] for network in results.networks)
     precision = " and ".join(f"{name} ({count} networks)" for name, count in precisions.items())
     return texts.result(
-        {"": drawing},
+        drawing if isinstance(drawing, dict) else {"": drawing},
         claims,
         noticed=noticed,
         there=len(results.networks),

@@ -14,6 +14,8 @@ FIGURES = tuple(
          fig3.conference_figure, fig3.study()),
         ("fig4", "Figure 4: sparsity over α, on Fashion-MNIST", "two days (8 minutes on an H200)",
          sparsity.fig4, sparsity.STUDY),
+        ("fig4-celeba", "Figure 4: sparsity over α, on CelebA", "weeks (two hours on an H200)",
+         sparsity.fig4_celeba, sparsity.CELEBA),
         ("fig5", "Figure 5: Student-t priors, and rotations", "three minutes",
          priors.student_priors, priors.study()),
         ("fig6", "Figure 6: the mixture prior", "half a minute", priors.mixture_prior, None),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from unweave.papers.sikka2019 import fig1, fig2, fig3
+from unweave.papers.sikka2019 import fig1, fig2, fig3, orders
 from unweave.studies.workspace import Reproduction
 
 _GPU = "a day; minutes on a GPU"
@@ -15,5 +15,7 @@ FIGURES = tuple(
          fig1.study()),
         ("fig2", "Figure 2: terms of deep β-VAEs on mixed digits", _GPU, fig2.fig2, fig2.study()),
         ("fig3", _MOVING, _GPU, fig3.fig3, fig3.study()),
+        ("orders", "Control: the true inference error by the order of latents", "an hour",
+         orders.orders, orders.STUDY),
     )
 )  # fmt: skip

@@ -21,7 +21,7 @@ from unweave.objectives.importance import particle_bound
 from unweave.presets.sikka2019 import BATCH, deep
 from unweave.studies.drawing import BLUE, INK, MUTED, PURPLE, SKY, Values
 from unweave.studies.intervals import RESAMPLES, percentile_interval, two_sigma_interval
-from unweave.studies.study import Network, Results, Study
+from unweave.studies.study import Network, NotTrained, Results, Study
 from unweave.studies.texts import Texts
 from unweave.studies.workspace import Claim, Measured, Numbers
 from unweave.theory import match_latents
@@ -56,21 +56,27 @@ class Truth(NamedTuple):
 
 
 class Errors(NamedTuple):
-    """True inference errors: the smallest over orders and signs of latents, and unmatched."""
+    """True inference errors by the order and signs of latents: the best, their own, any.
+
+    `shuffled` is the mean over all orders and signs. It is the expectation of `printed` over
+    initialisations, because no order and no sign of the latents is likelier than another.
+    """
 
     aligned: float
     printed: float
+    shuffled: float
 
 
 def inference_errors(mean: Values, variance: Values, truth: Truth) -> Errors:
     """Return the true inference errors of q(z|x) with mean and variance (n, k), in nats.
 
-    The mean over x of KL(q(P z|x) || p(s|x)) for the best signed permutation P of the latents, and
-    without one, as in eq. 25 and 27; `unweave.theory.matching` has the formula.
+    The mean over x of KL(q(P z|x) || p(s|x)) for the best signed permutation P of the latents,
+    without one, as in eq. 25 and 27, and for the average one; `unweave.theory.matching` has the
+    formula.
 
     >>> a, x = np.eye(3, 2), np.ones((1, 3))
     >>> inference_errors(np.array([[0.5, -0.5]]), np.full((1, 2), 0.5), Truth(a, x))
-    Errors(aligned=0.0, printed=1.0)
+    Errors(aligned=0.0, printed=1.0, shuffled=1.0)
     """
     a, x = truth
     size, latents = mean.shape
@@ -81,8 +87,10 @@ def inference_errors(mean: Values, variance: Values, truth: Truth) -> Errors:
     known = np.sum(pulled * np.linalg.solve(precision, pulled.T).T) / size
     spread = np.log(variance).sum(1).mean() + np.linalg.slogdet(precision)[1] + latents
     rest = 0.5 * (known - spread)
+    matched = match_latents(precision, second, cross).cost
     as_is = 0.5 * np.sum(precision * second) - np.trace(cross)
-    return Errors(float(match_latents(precision, second, cross).cost + rest), float(as_is + rest))
+    average = 0.5 * np.trace(precision) * np.trace(second) / latents
+    return Errors(*(float(each + rest) for each in (matched, as_is, average)))
 
 
 @dataclass(frozen=True)
@@ -98,8 +106,12 @@ class Sweep:
 
     @property
     def runs(self) -> list[Run]:
-        """All seeds of the first beta, then of the next."""
-        return [self.run(beta, seed) for beta, seed in itertools.product(self.betas, self.seeds)]
+        """All weights with the first hundred seeds, then with the next, and so on."""
+        return [
+            self.run(beta, seed)
+            for first in range(0, len(self.seeds), 100)
+            for beta, seed in itertools.product(self.betas, self.seeds[first : first + 100])
+        ]
 
     @property
     def steps(self) -> int:
@@ -124,7 +136,15 @@ class Sweep:
     ) -> Study:
         """Return the study of these networks."""
         return Study("sikka2019", name, self.runs, describe, pictured=pictured, precision="fp32",
-                     lanes=100)  # fmt: skip
+                     gpu_lanes=400)  # fmt: skip
+
+    def trained(self, results: Results) -> list[Network]:
+        """Return the networks of seeds that are trained for every weight, weight by weight."""
+        there = {(n.run.weights["beta"], n.run.seed): n for n in results.healthy_networks}
+        seeds = [s for s in self.seeds if all((beta, s) in there for beta in self.betas)]
+        if not seeds:
+            raise NotTrained("no seed is trained for all β yet: run the same command again")
+        return [there[beta, seed] for beta in self.betas for seed in seeds]
 
     def texts(self, numbers: Numbers) -> dict[str, Any]:
         """Return what the texts of a figure say about the setting."""
@@ -132,12 +152,12 @@ class Sweep:
             "observations": self.data.observations,
             "epochs": self.epochs,
             "betas": len(self.betas),
-            "seed_count": len(self.seeds),
-            "network_count": len(self.runs),
+            "seed_count": len(numbers["seeds"]),
+            "network_count": len(numbers["elbo"]),
             "batch": BATCH,
             "samples": samples_text(numbers),
             "brackets": BRACKETS,
-            "seeds": f"{self.seeds[0]} to {self.seeds[-1]}",
+            "seeds": f"{numbers['seeds'][0]} to {numbers['seeds'][-1]}",
         }
 
 
@@ -146,14 +166,14 @@ def seen_and_fresh(model: FittedModel, samples: int) -> Numbers:
     data, device = model.run.data, model.dataset.device
     assert isinstance(data, Mixing | MovingDigit)
     return {
-        **terms_of(model, *_observed(data, device), samples),
-        "fresh": terms_of(model, *_observed(replace(data, seed=1), device), samples),
+        **terms_of(model, *observed(data, device), samples),
+        "fresh": terms_of(model, *observed(replace(data, seed=1), device), samples),
         "samples": samples,
     }
 
 
 @lru_cache(4)
-def _observed(data: Mixing | MovingDigit, device: torch.device) -> tuple[Dataset, Truth]:
+def observed(data: Mixing | MovingDigit, device: torch.device) -> tuple[Dataset, Truth]:
     """Return a dataset and its sources; the position of a moving digit says all about them."""
     dataset = data.load(device)
     if isinstance(data, MovingDigit):
@@ -181,6 +201,7 @@ def terms_of(model: FittedModel, dataset: Dataset, truth: Truth, samples: int) -
         "rate": rate,
         "mie": bound - elbo,
         "printed": errors.printed,
+        "shuffled": errors.shuffled,
     }
 
 
@@ -208,8 +229,9 @@ def _passes(model: FittedModel, dataset: Dataset, samples: int) -> tuple[Values,
     return every[:, :-3], every[:, -3:]
 
 
-def gather(betas: Sequence[float], facts: Sequence[Numbers]) -> Numbers:
-    """Gather the terms of all networks by name, from the facts of `seen_and_fresh`."""
+def gather(betas: Sequence[float], networks: Sequence[Network]) -> Numbers:
+    """Gather the terms of networks, weight by weight, from the facts of `seen_and_fresh`."""
+    facts = [network.facts for network in networks]
 
     def by_name(every: Sequence[Numbers]) -> Numbers:
         names = (*TERMS, "printed")
@@ -219,6 +241,7 @@ def gather(betas: Sequence[float], facts: Sequence[Numbers]) -> Numbers:
         **by_name(facts),
         "fresh": by_name([each["fresh"] for each in facts]),
         "samples": sorted({each["samples"] for each in facts}),
+        "seeds": [network.run.seed for network in networks[: len(networks) // len(betas)]],
     }
 
 
@@ -279,13 +302,16 @@ def largest_rise(values: Values) -> Measured:
     return two_sigma_interval(rises[at], errors[at])
 
 
-def claims_of(numbers: Numbers, figure: str, where: str) -> list[Claim]:
-    """Judge what figures 2 and 3 show: the maximum of ELBO, the minimum of TIE, two that fall."""
+def claims_of(numbers: Numbers, figure: str, where: str, falls: bool = False) -> list[Claim]:
+    """Judge what figures 2 and 3 show: the maximum of ELBO, the minimum of TIE, two that fall.
+
+    See `tie_claims` for `falls`.
+    """
     where = f"{where}, fig. {figure}"
     text = "TIE follows a non-monotonic trend and has an optimal β"
     return [
         _elbo_claim(numbers, where),
-        *tie_claims(numbers, text, f"{where}B"),
+        *tie_claims(numbers, text, f"{where}B", falls=falls),
         _fall_claim(numbers, "reconstruction", f"{where}C"),
         _fall_claim(numbers, "rate", f"{where}D"),
     ]
@@ -309,11 +335,16 @@ def _elbo_claim(numbers: Numbers, where: str) -> Claim:
 
 
 def tie_claims(
-    numbers: Numbers, text: str, where: str, statistic: Callable[..., Values] = np.mean
+    numbers: Numbers,
+    text: str,
+    where: str,
+    statistic: Callable[..., Values] = np.mean,
+    falls: bool = False,
 ) -> list[Claim]:
     """Judge whether TIE has an optimum inside: as the paper prints it, and with latents matched.
 
-    `statistic`: over initialisations, as in `extremum`.
+    `statistic`: over initialisations, as in `extremum`. `falls`: whether the expectation of TIE as
+    printed is known to fall with beta.
     """
     betas, claims = numbers["betas"], []
     for name, definition in (
@@ -322,17 +353,13 @@ def tie_claims(
     ):
         values = curves(numbers, name)
         at, line = extremum(betas, values, False, statistic), statistic(values, axis=1)
-        end = betas[0] if at.low <= betas[0] else betas[-1]
-        reason = (
-            " As printed, latent i stands for source i, but no network knows the order and the "
-            "signs of the sources. Most of this error comes from a wrong order, which costs less "
-            "the less information latents carry."
-        ) if name == "printed" else ""  # fmt: skip
+        end, known = betas[0] if at.low <= betas[0] else betas[-1], falls and name == "printed"
         claims.append(
             _TEXTS.claim(
-                "tie", betas[0] < at.low and at.high < betas[-1], contradicted=False, text=text,
-                definition=definition, where=where, at=at, least=line.min(), first=line[0],
-                last=line[-1], betas=(betas[0], betas[-1]), end=end, reason=reason,
+                "tie_falls" if known else "tie",
+                betas[0] < at.low and at.high < betas[-1] and not known, contradicted=known,
+                text=text, definition=definition, where=where, at=at, least=line.min(),
+                first=line[0], last=line[-1], betas=(betas[0], betas[-1]), end=end,
                 smallest="is smallest" if at.value == end else "may be smallest, by its interval,",
             )
         )  # fmt: skip

@@ -11,6 +11,7 @@ from unweave.data import Mixing
 from unweave.evaluation.model import FittedModel
 from unweave.papers.sikka2019 import deep
 from unweave.papers.sikka2019.deep import SAMPLES
+from unweave.papers.sikka2019.orders import falls
 from unweave.presets.sikka2019 import MIXED_BETAS, MIXED_DIGITS
 from unweave.studies.drawing import BLUE, DASHES, ORANGE, PURPLE, Values, letter_panels, panels
 from unweave.studies.images import pack_array, unpack_array
@@ -29,14 +30,18 @@ _TEXTS = Texts(__package__, "deep", "fig2")
 
 def fig2(workspace: Workspace, results: Results) -> Result:
     """Figure 2: terms of deep beta-VAEs over beta."""
-    numbers = deep.gather(SWEEP.betas, results.facts)
-    closed = _closed(_loadings(results.facts))
+    networks = SWEEP.trained(results)
+    numbers = deep.gather(SWEEP.betas, networks)
+    closed = _closed(_loadings(networks))
     betas, fresh = numbers["betas"], numbers["fresh"]
     tie, mie = deep.curves(numbers, "tie").mean(1), deep.curves(numbers, "mie").mean(1)
     shown, at = deep.curves(fresh, "reconstruction").mean(1), int(tie.argmin())
     return _TEXTS.result(
         {"": _draw(numbers, closed)},
-        [*deep.claims_of(numbers, "2", "sec. V"), theory_claim(numbers, closed)],
+        [
+            *deep.claims_of(numbers, "2", "sec. V", falls(workspace, "mixed digits")),
+            theory_claim(numbers, closed),
+        ],
         **SWEEP.texts(numbers),
         fresh_tie=deep.extremum(betas, deep.curves(fresh, "tie"), False),
         fresh_elbo=deep.extremum(betas, deep.curves(fresh, "elbo"), True),
@@ -69,9 +74,9 @@ def _pictured(results: Results) -> list[Network]:
     return [network for network in results.networks if PICTURES in network.facts][:1]
 
 
-def _loadings(facts: Sequence[Numbers]) -> Values:
+def _loadings(networks: Sequence[Network]) -> Values:
     """Return the digits as columns of A, (N, k)."""
-    digits = next(each[PICTURES] for each in facts if PICTURES in each)
+    digits = next(each.facts[PICTURES] for each in networks if PICTURES in each.facts)
     loadings: Values = unpack_array(digits, -1, SWEEP.latents, dtype=np.uint8) / 255
     return loadings
 
@@ -111,7 +116,7 @@ def _draw(numbers: Numbers, closed: Sequence[Solution]) -> Figure:
     axes[3].legend(loc="upper right")
     for name, label, colour, dashes in (
         ("printed", "in their own order", PURPLE, DASHES[1]),
-        ("tie", "match_latents", BLUE, DASHES[0]),
+        ("tie", "matched", BLUE, DASHES[0]),
     ):
         values = deep.curves(numbers, name).mean(1)
         axes[5].plot(numbers["betas"], values, color=colour, linestyle=dashes, label=label)

@@ -15,6 +15,7 @@ from unweave.evaluation.model import FittedModel
 from unweave.objectives import Nets
 from unweave.papers.sikka2019 import deep
 from unweave.papers.sikka2019.deep import SAMPLES
+from unweave.papers.sikka2019.orders import falls
 from unweave.presets.sikka2019 import MOVING_BETAS, MOVING_DIGIT
 from unweave.studies.drawing import BLUE, SKY, Values
 from unweave.studies.images import pack_array, unpack_array
@@ -29,7 +30,7 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
     from matplotlib.gridspec import SubplotSpec
 
-SWEEP = deep.Sweep(MOVING_DIGIT, latents=2, betas=MOVING_BETAS, seeds=tuple(range(50)))
+SWEEP = deep.Sweep(MOVING_DIGIT, latents=2, betas=MOVING_BETAS, seeds=tuple(range(300)))
 SHOWN = (0.1, 2.5)  # the small and the large beta of panel E
 _TRAVERSAL = np.linspace(-2, 2, 9)
 _ALIVE = 1.0  # pixels that a digit moves at least, when a latent goes from -1 to 1
@@ -47,7 +48,7 @@ def fig3(workspace: Workspace, results: Results) -> Result:
     return _TEXTS.result(
         {"": _draw(numbers)},
         [
-            *deep.claims_of(numbers, "3", "app. C"),
+            *deep.claims_of(numbers, "3", "app. C", falls(workspace, "a moving digit")),
             *deep.tie_claims(numbers, text, "fig. 3B", np.min),
             worsens_claim(numbers),
             axes_claim(numbers),
@@ -66,9 +67,10 @@ def study() -> Study:
 
 def numbers_of(results: Results) -> Numbers:
     """Return terms and motions of all networks, and the traversals that are shown."""
-    numbers = deep.gather(SWEEP.betas, results.facts)
+    networks = SWEEP.trained(results)
+    numbers = deep.gather(SWEEP.betas, networks)
     for name in ("squared_error", "motions"):
-        numbers[name] = [facts[name] for facts in results.facts]
+        numbers[name] = [network.facts[name] for network in networks]
     assert isinstance(SWEEP.data, MovingDigit)
     shape = (SWEEP.latents, len(_TRAVERSAL), SWEEP.data.side, SWEEP.data.side)
     groups = results.groups(_beta)
@@ -101,9 +103,10 @@ def _describe(model: FittedModel) -> Numbers:
 
 
 def _pictured(results: Results) -> list[Network]:
-    """Return the networks that are shown: those with the smallest true inference error."""
+    """Return the networks that are shown: those with the smallest true inference error so far."""
     groups = results.groups(_beta)
-    return [network for beta in SHOWN for network in groups[beta].keep(_accuracy, "best")]
+    best = [groups[beta].best_and_median(_accuracy).get("best") for beta in SHOWN]
+    return [network for network in best if network is not None]
 
 
 def motions(model: FittedModel) -> list[list[float]]:

@@ -1,0 +1,144 @@
+"""Figures 12 to 15, 38 and 39 of [Kim2018]: images without known factors, and a stand-in for them.
+
+3D Faces, 3D Chairs and CelebA must be downloaded; Olivetti faces stand in for them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from unweave.evaluation.model import FittedModel
+from unweave.evaluation.monitor import Measure
+from unweave.papers.kim2018.drawings import draw_curves, labelled
+from unweave.papers.kim2018.methods import (
+    COLUMNS,
+    DISTORTION,
+    LATENTS,
+    METHODS,
+    ROWS,
+    by_weight,
+    label,
+    result_of,
+    setting_of,
+)
+from unweave.papers.stand_in import OLIVETTI, is_stand_in, stand_in_text
+from unweave.presets import preset
+from unweave.studies.drawing import letter_panels, panels
+from unweave.studies.images import draw_png, traversals_png
+from unweave.studies.study import PICTURES, Group, Network, Results, Study
+from unweave.studies.texts import Texts
+from unweave.studies.workspace import Claim, Numbers, Result, Workspace
+from unweave.training.run import Run
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+SHOWN = {"beta-vae": 4.0, "factor-vae": 10.0}  # the settings in pictures, with seed 0
+_STEPS, _SEEDS = 20_000, 3  # of the stand-in
+_TEXTS = Texts(__package__, "unlabelled")
+
+
+def describe(model: FittedModel) -> Numbers:
+    """Return what figures show of a trained network, beside its curves."""
+    size = model.dataset.size
+    kl = model.table(ROWS).kl
+    assert kl is not None
+    shown = np.arange(COLUMNS) * (size // COLUMNS)
+    sheet = traversals_png(model, kl, shown, 3 * size // COLUMNS, LATENTS, levels=64)
+    return {"kl": kl.tolist(), PICTURES: {"traversals": sheet}}
+
+
+def _pictured(results: Results) -> list[Network]:
+    shown = [network for network in results.networks if setting_of(network.run) in SHOWN.items()]
+    return [network for network in shown if network.run.seed == 0 and PICTURES in network.facts]
+
+
+def _study(name: str, runs: Sequence[Run], every: int) -> Study:
+    return Study("kim2018", name, runs, describe, measures=(Measure(every=every, rows=2_048),),
+                 pictured=_pictured)  # fmt: skip
+
+
+def _runs(name: str) -> list[Run]:
+    return [run for kind in SHOWN for run in preset(f"kim2018/{name}-{kind}").runs()]
+
+
+STUDIES = {name: _study(name, _runs(name), 10_000) for name in ("faces", "chairs", "celeba")}
+STAND_IN = _study(
+    "olivetti",
+    [replace(run, data=OLIVETTI, steps=_STEPS) for run in _runs("faces") if run.seed < _SEEDS],
+    500,
+)
+
+
+def fig12(workspace: Workspace, results: Results) -> Result:
+    """Figures 12 and 14: 3D Faces."""
+    return _result("3D Faces", results)
+
+
+def fig13(workspace: Workspace, results: Results) -> Result:
+    """Figures 13 and 38: 3D Chairs."""
+    return _result("3D Chairs", results)
+
+
+def fig15(workspace: Workspace, results: Results) -> Result:
+    """Figures 15 and 39: CelebA."""
+    return _result("CelebA", results)
+
+
+def olivetti(workspace: Workspace, results: Results) -> Result:
+    """The stand-in for all of them."""
+    return _result("3D Faces, 3D Chairs and CelebA", results)
+
+
+def _result(title: str, results: Results) -> Result:
+    """Draw errors during training, and traversals, on the images of a title or a stand-in."""
+    drawings = {"": _draw_errors(results), "traversals": _draw_traversals(results)}
+    return result_of(
+        _TEXTS, results, drawings, claims_of(results), own=stand_in_text(results, title),
+        steps=results.study.runs[0].steps, latents=LATENTS,
+    )  # fmt: skip
+
+
+def _draw_errors(results: Results) -> Figure:
+    drawing, axes = panels(1, len(SHOWN), width=3.6, height=2.5)
+    for axis, kind in zip(axes, SHOWN, strict=True):
+        draw_curves(axis, labelled(by_weight(results, kind), METHODS[kind].symbol), DISTORTION)
+        axis.set_xlabel("iterations")
+    axes[0].set_ylabel("reconstruction error (nats)")
+    letter_panels(axes, [METHODS[kind].name for kind in SHOWN])
+    return drawing
+
+
+def _draw_traversals(results: Results) -> Figure:
+    drawing, axes = panels(1, len(SHOWN), width=3.6, height=4.6)
+    there = {setting_of(network.run): network for network in _pictured(results)}
+    for axis, setting in zip(axes, SHOWN.items(), strict=True):
+        axis.set_axis_off()
+        if network := there.get(setting):
+            draw_png(axis, network.facts[PICTURES]["traversals"])
+            axis.set_title(label(setting))
+    return drawing
+
+
+def claims_of(results: Results) -> list[Claim]:
+    """Judge what the paper says about errors, and leave factors to the reader."""
+    groups = results.groups(setting_of)
+    ours = [group for (kind, _), group in groups.items() if kind == "factor-vae"]
+    theirs = [g for (kind, weight), g in groups.items() if kind == "beta-vae" and weight > 1]
+    less = _together(ours).difference(_together(theirs), DISTORTION)
+    return [
+        _TEXTS.claim("smaller_error", less.high < 0, contradicted=less.low > 0,
+                     needs=(*ours, *theirs), ours=_together(ours).mean(DISTORTION),
+                     theirs=_together(theirs).mean(DISTORTION), difference=less,
+                     prefix="(ours) On a stand-in: " if is_stand_in(results) else ""),
+        _TEXTS.claim("sensible", needs=(*ours, *theirs)),
+    ]  # fmt: skip
+
+
+def _together(groups: Sequence[Group]) -> Group:
+    networks = tuple(network for group in groups for network in group.networks)
+    return Group(networks, sum(group.total for group in groups))

@@ -1,0 +1,104 @@
+"""Control for figures 2 and 3 of [Sikka2019]: the true inference error by the order of latents.
+
+As eq. 25 and 27 are printed, latent i stands for source i. No order and no sign of the latents is
+likelier than another, so over initialisations the error is on average its mean over all of them,
+which can be computed for each network: `Errors.shuffled`.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+
+from unweave.data import Mixing, MovingDigit
+from unweave.evaluation.model import FittedModel
+from unweave.papers.sikka2019 import deep
+from unweave.presets.sikka2019 import MIXED_DIGITS, MOVING_DIGIT
+from unweave.studies.drawing import BLUE, INK, ORANGE, Values, letter_panels, panels
+from unweave.studies.study import NotTrained, Results, Study, stored_results
+from unweave.studies.texts import Texts
+from unweave.studies.workspace import Claim, Numbers, Result, Workspace
+
+# A seed that figures 2 and 3 do not have.
+SWEEPS = {
+    "mixed digits": deep.Sweep(MIXED_DIGITS, latents=10, betas=(1.0, 4.0, 10.0, 25.0, 50.0, 100.0),
+                               seeds=(100,)),
+    "a moving digit": deep.Sweep(MOVING_DIGIT, latents=2, betas=(1.0, 3.0, 6.0, 10.0, 16.0),
+                                 seeds=(300,)),
+}  # fmt: skip
+_TEXTS = Texts(__package__, "orders")
+
+
+def describe(model: FittedModel) -> Numbers:
+    """Return the errors of a network, and the limit that all networks have without information."""
+    data = model.run.data
+    assert isinstance(data, Mixing | MovingDigit)
+    dataset, truth = deep.observed(data, model.dataset.device)
+    terms = deep.terms_of(model, dataset, truth, samples=1)
+    nothing = np.zeros((dataset.size, model.run.latent.size))
+    limit = deep.inference_errors(nothing, nothing + 1, truth).shuffled
+    return {name: terms[name] for name in ("shuffled", "printed", "tie", "rate")} | {"limit": limit}
+
+
+STUDY = Study("sikka2019", "orders", [run for sweep in SWEEPS.values() for run in sweep.runs],
+              describe, precision="fp32")  # fmt: skip
+
+
+class Averages(NamedTuple):
+    """Errors averaged over orders and signs of latents, (betas, seeds), and their limit."""
+
+    values: Values
+    limit: float
+
+    @property
+    def fall(self) -> bool:
+        """Whether they fall at every step, in all networks."""
+        return bool((self.values[1:].max(1) < self.values[:-1].min(1)).all())
+
+
+def averages(results: Results, name: str) -> Averages:
+    """Return the averages of the networks on one dataset."""
+    facts = [network.facts for network in SWEEPS[name].trained(results)]
+    values = np.array([each["shuffled"] for each in facts]).reshape(len(SWEEPS[name].betas), -1)
+    return Averages(values, float(np.mean([each["limit"] for each in facts])))
+
+
+def falls(workspace: Workspace, name: str) -> bool:
+    """Return whether the control is trained, and its averages on one dataset fall with beta."""
+    try:
+        return averages(stored_results(STUDY, workspace.out), name).fall
+    except NotTrained:
+        return False
+
+
+def orders(workspace: Workspace, results: Results) -> Result:
+    """Draw the error as printed, on average over orders and signs of latents."""
+    found = {name: averages(results, name) for name in SWEEPS}
+    figure, axes = panels(1, len(found), width=3.6, height=2.6)
+    for axis, (name, sweep) in zip(axes, SWEEPS.items(), strict=True):
+        means, limit = found[name].values.mean(1), found[name].limit
+        axis.plot(sweep.betas, means, "o-", color=BLUE, markersize=4,
+                  label="mean over orders and signs")  # fmt: skip
+        matched = deep.curves({"betas": sweep.betas, "tie": _ties(results, name)}, "tie")
+        axis.plot(sweep.betas, matched.mean(1), "s--", color=ORANGE, markersize=4, label="matched")
+        axis.axhline(limit, color=INK, linewidth=0.9, linestyle=":", label="no information")
+        deep.beta_axis(axis, sweep.betas)
+    axes[0].legend(loc="best")
+    letter_panels(axes, [name.capitalize() for name in found])
+    claims = [average_claim(name, each) for name, each in found.items()]
+    seeds = ", ".join(f"{sweep.seeds[0]} ({name})" for name, sweep in SWEEPS.items())
+    return _TEXTS.result({"": figure}, claims, seeds=seeds)
+
+
+def _ties(results: Results, name: str) -> list[float]:
+    return [network.facts["tie"] for network in SWEEPS[name].trained(results)]
+
+
+def average_claim(name: str, found: Averages) -> Claim:
+    """Judge whether the average over orders and signs falls with beta, to its limit."""
+    means = zip(SWEEPS[name].betas, found.values.mean(1), strict=True)
+    return _TEXTS.claim(
+        "falls", found.fall, contradicted=False, data=name, limit=found.limit,
+        means=", ".join(f"β = {beta:g}: {mean:.5g}" for beta, mean in means),
+    )  # fmt: skip
