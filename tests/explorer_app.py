@@ -41,7 +41,7 @@ def serving(content):
 
 def ask(server, target="/", method="GET", **headers):
     """Send a request as a browser does; return the status, headers and body."""
-    connection = http.client.HTTPConnection("127.0.0.1", server.port, timeout=20)
+    connection = http.client.HTTPConnection("127.0.0.1", server.port, timeout=60)
     connection.request(method, target, headers={n.replace("_", "-"): v for n, v in headers.items()})
     answer = connection.getresponse()
     with contextlib.closing(connection):

@@ -5,8 +5,8 @@ import json
 import os
 import shutil
 import signal
-import subprocess
 import sys
+from contextlib import ExitStack
 from dataclasses import replace
 from functools import partial
 
@@ -19,14 +19,15 @@ from crash_replay import Recorder, call_and_kill, using
 from datasets import CPU, SMALL, small_run
 from executor_laws import check_laws, check_outcomes, files, sweep, times, train_on, train_plainly
 from fake_engine import Fake
+from stopping import Stops
 from unweave.core.console import PlainConsole
 from unweave.data import HeldOut, Selected
 from unweave.evaluation.tasks import Job, Task
 from unweave.executors import executor_from, local
 from unweave.executors.division import divide
-from unweave.executors.driver import TasksFailed
+from unweave.executors.driver import TasksFailed, _Attempt
 from unweave.executors.worker import Ended, request, work
-from unweave.training import Silent, TrainingInterrupted, train
+from unweave.training import TrainingInterrupted, train
 from unweave.training.own_data import Datasets
 from unweave.training.progress import ConsoleProgress
 from unweave.training.store import Store
@@ -143,15 +144,10 @@ def test_a_worker_that_makes_progress_is_not_given_up(tmp_path, plain):
     def dies_later(text):
         content = json.loads(text)
         task = Task.from_json(content)
-        store, steps = Store(tmp_path), iter(range(1000))
-
-        class Stops(Silent):
-            def advance(self, step, rows):
-                if next(steps) == 1:
-                    raise KeyboardInterrupt
-
+        store = Store(tmp_path)
+        reached = max(store.folder(task.runs[0]).states, default=0)
         with pytest.raises(TrainingInterrupted):
-            train(task.runs, SMALL.load(CPU), store, Stops(), 1000)
+            train(task.runs, SMALL.load(CPU), store, Stops(reached + 2), 1000)
         return Ended("died")
 
     runs = [small_run(steps=20, seed=seed) for seed in range(2)]
@@ -187,26 +183,20 @@ def test_ctrl_c_stops_the_workers_and_the_same_command_ends(tmp_path, plain):
 
 
 def test_runs_of_another_process_are_waited_for(tmp_path, monkeypatch):
-    """The folder is taken while the task waits, and is free after a few looks."""
-    monkeypatch.setattr("unweave.executors.driver._LOOK_AGAIN", 0.0)
-    run = small_run(steps=5)
+    """The folder is free after it was looked at."""
+    run, on, held, looks = small_run(steps=5), Fake(), ExitStack(), []
+
+    def look_again(attempt):
+        looks.append(attempt)
+        held.close()
+
     folder = Store(tmp_path).folder(run)
     folder.create(run)
-    code = (
-        "import sys, time; from pathlib import Path\n"
-        "from unweave.training.run_files import RunFiles\n"
-        "with RunFiles(Path(sys.argv[1])).lock():\n"
-        "    print('held', flush=True); time.sleep(1)"
-    )
-    with subprocess.Popen(
-        [sys.executable, "-c", code, folder.path], stdout=subprocess.PIPE, text=True
-    ) as other:
-        assert other.stdout.readline() == "held\n"
-        on = Fake()
-        (outcome,) = train_on(on, tmp_path, [run])
-        assert other.wait(30) == 0
+    held.enter_context(folder.lock())
+    monkeypatch.setattr(_Attempt, "postpone", look_again)
+    (outcome,) = train_on(on, tmp_path, [run])
     assert outcome.weights is not None
-    assert len(on.pools[0].submitted) == 1
+    assert len(looks) == len(on.pools[0].submitted) == 1
 
 
 def test_progress_counts_runs_and_steps(tmp_path):
@@ -233,13 +223,8 @@ def test_failed_runs_start_again_only_if_asked_to(on, tmp_path):
     folder = store.folder(run)
     (expected,) = train([run], SMALL.load(CPU))
 
-    class Stops(Silent):
-        def advance(self, step, rows):
-            if step == 10:
-                raise KeyboardInterrupt
-
     with pytest.raises(TrainingInterrupted):
-        train([run], SMALL.load(CPU), store, Stops())
+        train([run], SMALL.load(CPU), store, Stops(10))
     folder.write_failure({"step": 12, "term": "rate"})
     (outcome,) = train_on(on, tmp_path, [run])
     assert outcome.failure == {"step": 12, "term": "rate"}
@@ -279,13 +264,8 @@ def test_division_depends_on_the_runs_of_the_command_and_not_on_what_has_ended(t
 
 def test_runs_with_checkpoints_stay_with_those_they_were_saved_with(tmp_path):
     runs = sweep()
-
-    class Stops(Silent):
-        def advance(self, step, rows):
-            raise KeyboardInterrupt
-
     with pytest.raises(TrainingInterrupted):
-        train([runs[0], *runs[2:5]], SMALL.load(CPU), Store(tmp_path), Stops())
+        train([runs[0], *runs[2:5]], SMALL.load(CPU), Store(tmp_path), Stops(1))
     parts = [list(task.runs) for task in divide(job_of(runs, tmp_path), 2, CPU)]
     assert parts == [[runs[0], *runs[2:5]], [runs[1]], [runs[5]]]
 

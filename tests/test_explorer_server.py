@@ -5,7 +5,6 @@ import json
 import random
 import re
 import socket
-import time
 
 import pytest
 
@@ -44,14 +43,15 @@ class FakeContent:
 def server(tmp_path_factory):
     with pytest.MonkeyPatch.context() as patch:
         install_app(patch, tmp_path_factory.mktemp("explorer") / "app")
-        patch.setattr(http_messages, "_HEAD_SECONDS", 0.5)
+        for name in ("_HEAD_SECONDS", "_DRAIN_SECONDS"):
+            patch.setattr(http_messages, name, 600.0)  # a busy machine may need seconds
         with serving(FakeContent()) as running:
             yield running
 
 
 def send(server, content, end=True):
     """Send bytes, and return everything that comes back."""
-    with socket.create_connection(("127.0.0.1", server.port), timeout=20) as connection:
+    with socket.create_connection(("127.0.0.1", server.port), timeout=60) as connection:
         received = b""
         with contextlib.suppress(ConnectionError):
             connection.sendall(content)
@@ -200,11 +200,15 @@ def test_malformed_requests_get_an_answer(server):
     assert status_of(server, get + b"X: a\nHost: b\r\n\r\n") == 400
     assert status_of(server, get) == 400  # the client stopped
     assert status_of(server, b"") == 400
-    assert status_of(server, get, end=False) == 408
     assert status_of(server, b"GET /" + b"a" * 2000 + b" HTTP/1.1\r\n" + host + b"\r\n") == 414
     assert status_of(server, get + b"X: " + b"a" * 2 * LARGEST_HEAD + b"\r\n\r\n") == 431
     assert status_of(server, b"x" * 10 * LARGEST_HEAD) == 431
     assert status_of(server, b"POST / HTTP/1.1\r\n" + host + b"\r\n" + b"x" * 10**6) == 405
+
+
+def test_a_client_that_goes_on_waiting_is_given_up(server, monkeypatch):
+    monkeypatch.setattr(http_messages, "_HEAD_SECONDS", 0.01)
+    assert status_of(server, b"GET / HTTP/1.1\r\n", end=False) == 408
 
 
 def random_request(rng, port):
@@ -259,15 +263,12 @@ def test_random_requests_are_refused_or_answered_exactly(server):
     assert ask(server, "/manifest")[2] == MANIFEST
 
 
-def test_slow_and_silent_clients_block_nobody(server, monkeypatch):
-    monkeypatch.setattr(http_messages, "_HEAD_SECONDS", 30.0)
+def test_slow_and_silent_clients_block_nobody(server):
     with contextlib.ExitStack() as stack:
         for number in range(40):
             client = stack.enter_context(socket.create_connection(("127.0.0.1", server.port)))
             client.sendall(b"GET / HT"[: number % 9])
-        started = time.monotonic()
         assert ask(server, "/manifest")[0] == 200
-        assert time.monotonic() - started < 20  # before the others are given up
 
 
 def test_a_port_in_use_is_an_error_that_says_what_to_do(server):

@@ -320,16 +320,16 @@ def test_explore_serves_until_it_is_interrupted(models, tmp_path):
     code = SERVE.format(tests=here, app=str(tmp_path / "new"), store=str(models[0].folder.parent))
     process = subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, text=True,
                                env={**os.environ, "PYTHONUNBUFFERED": "1"})  # fmt: skip
-    stop = threading.Timer(60, process.kill)
+    stop = threading.Timer(600, process.kill)
     stop.start()
     try:
         url = re.search(r"http://127\.0\.0\.1:\d+/", process.stdout.readline())[0]
-        with urllib.request.urlopen(url, timeout=20) as answer:
+        with urllib.request.urlopen(url, timeout=60) as answer:
             page = Page(answer.read())
         assert page.manifest["watch"]
         assert {run["id"] for run in page.manifest["runs"]} == {m.folder.name for m in models}
         process.send_signal(signal.SIGINT)
-        assert process.wait(20) == 0
+        assert process.wait(60) == 0
         assert process.stdout.read() == "stopped\n"
     finally:
         stop.cancel()
@@ -364,7 +364,7 @@ def test_the_browser_is_opened_at_the_address(models, monkeypatch, quick):
         done.set()
 
     def wait(server):
-        assert done.wait(10)
+        assert done.wait(60)
         assert opened == [server.url]
         raise KeyboardInterrupt
 

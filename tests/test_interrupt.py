@@ -12,21 +12,11 @@ import torch
 
 import unweave as uw
 from datasets import CPU, SMALL, small_run
+from stopping import Stops
 from unweave.training import Silent, TrainingInterrupted, train
 from unweave.training.store import Store
 
 FIELDS = dict(network=uw.MLP((16,)), latent=uw.Gaussian(3), batch_size=16, progress=False)
-
-
-class Stops(Silent):
-    """Raises KeyboardInterrupt when a step is reached."""
-
-    def __init__(self, step=20):
-        self.step = step
-
-    def advance(self, step, rows):
-        if step == self.step:
-            raise KeyboardInterrupt
 
 
 class Presses(Silent):
@@ -37,8 +27,7 @@ class Presses(Silent):
 
     def advance(self, step, rows):
         if step in self.steps:
-            os.kill(os.getpid(), self.number)
-            time.sleep(0.01)
+            signal.raise_signal(self.number)
 
 
 @pytest.mark.parametrize("progress", [Stops(), Presses(20), Presses(20, number=signal.SIGTERM)])
@@ -66,8 +55,7 @@ def test_a_second_interrupt_stops_at_once(tmp_path, capsys):
 
     class Twice(Presses):
         def end(self):  # after the first one, while the run is being saved
-            os.kill(os.getpid(), signal.SIGINT)
-            time.sleep(0.01)
+            signal.raise_signal(signal.SIGINT)
 
     with pytest.raises(KeyboardInterrupt) as stopped:
         train([run], data, Store(tmp_path), Twice(20))
@@ -119,8 +107,7 @@ def test_fit_does_not_go_on_after_sigterm(tmp_path, monkeypatch):
 def test_fit_raises_if_nothing_was_trained(monkeypatch):
     class Early(Silent):
         def begin(self, runs, step):
-            os.kill(os.getpid(), signal.SIGINT)
-            time.sleep(0.01)
+            signal.raise_signal(signal.SIGINT)
 
     monkeypatch.setattr("unweave.evaluation.fit.Silent", Early)
     with pytest.raises(KeyboardInterrupt):

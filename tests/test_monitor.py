@@ -9,6 +9,7 @@ import torch
 
 import unweave as uw
 from datasets import SMALL
+from stopping import Late
 from test_evaluate import STRUCTURES
 from unweave.evaluation.monitor import Measure, monitor_of
 from unweave.metrics import evaluate as evaluate_table
@@ -104,17 +105,6 @@ def test_measurements_may_lie_between_log_rows(monkeypatch):
     assert [row["step"] for row in outcome.measures] == [5, 7, 10, 14, 15, 18]
     assert [row["step"] for row in outcome.log] == [4, 8, 12, 16, 18]
     assert outcome.log == train(runs, DATASET)[0].log
-
-
-class Late(Silent):
-    """Lets the clock pass the deadline at a step."""
-
-    def __init__(self, clock, step):
-        self.clock, self.step = clock, step
-
-    def advance(self, step, rows):
-        if step == self.step:
-            self.clock[0] = 2.0
 
 
 def test_a_deadline_stops_training_and_the_next_call_resumes(tmp_path):

@@ -13,6 +13,7 @@ import pytest
 
 import unweave as uw
 from reproduced import workspace
+from stopping import Late
 from unweave.core.console import PlainConsole
 from unweave.evaluation.monitor import Measure
 from unweave.papers import Reproduction, Result, merge_results, reproduce, train_studies
@@ -128,23 +129,12 @@ def test_the_limit_of_networks_counts_over_all_studies_of_a_call(tmp_path):
     assert len(train_or_load(one, study_of()).networks) == 2
 
 
-class StopsAt(Silent):
-    """Passes the deadline at a step."""
-
-    def __init__(self, clock, step):
-        self.clock, self.step = clock, step
-
-    def advance(self, step, rows):
-        if step >= self.step:
-            self.clock[0] = 2.0
-
-
 def test_training_stops_at_the_deadline_and_continues_from_checkpoints(whole, tmp_path):
     clock, said = [0.0], []
     with pytest.MonkeyPatch.context() as patch:
         for place in ("unweave.training.interrupt", "unweave.studies.study"):
             patch.setattr(f"{place}.time.monotonic", lambda: clock[0])
-        one = at(tmp_path, deadline=1.0, progress=StopsAt(clock, 7), say=said.append)
+        one = at(tmp_path, deadline=1.0, progress=Late(clock, 7), say=said.append)
         assert train_or_load(one, study_of()).networks == []
     assert "6 of 6 networks of tiny are still missing" in said[-1]
     assert "of their steps are done" in said[-1]

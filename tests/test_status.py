@@ -7,20 +7,15 @@ import time
 import pytest
 
 from datasets import CPU, SMALL, small_run
+from stopping import Stops
 from unweave.core.processes import this_process
-from unweave.training import Silent, TrainingInterrupted, train
+from unweave.training import TrainingInterrupted, train
 from unweave.training.heartbeats import FOLDER, log_path, record_path
 from unweave.training.leases import EXPIRY
 from unweave.training.status import read_status
 from unweave.training.store import Store
 
 ELSEWHERE = "other.host-12345678-17-99"  # a process of another machine
-
-
-class Stops(Silent):
-    def advance(self, step, rows):
-        if step == 10:
-            raise KeyboardInterrupt
 
 
 @pytest.fixture
@@ -30,7 +25,7 @@ def store(tmp_path):
     store, data = Store(tmp_path), SMALL.load(CPU)
     train(runs[:1], data, store)
     with pytest.raises(TrainingInterrupted):
-        train(runs[1:2], data, store, Stops())
+        train(runs[1:2], data, store, Stops(10))
     store.folder(runs[2]).create(runs[2])
     store.folder(runs[3]).create(runs[3])
     store.folder(runs[3]).write_failure({"step": 3, "term": "total_correlation"})

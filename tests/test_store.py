@@ -3,7 +3,6 @@
 import contextlib
 import errno
 import json
-import multiprocessing
 import os
 import random
 import resource
@@ -11,7 +10,6 @@ import shutil
 import struct
 import subprocess
 import sys
-import threading
 import time
 from pathlib import Path
 
@@ -20,12 +18,15 @@ import pytest
 import torch
 
 import unweave as uw
+from crash_replay import call_and_kill
 from datasets import CPU, CRITIC, SMALL, small_run
+from stopping import Stops
 from unweave.cli.errors import os_error_text
 from unweave.core import files
 from unweave.core.files import write_atomically
 from unweave.core.spec import to_json
-from unweave.training import train
+from unweave.training import TrainingInterrupted, train
+from unweave.training.leases import own_leases
 from unweave.training.store import RunFolder, Store
 from unweave.training.tensor_files import read_tensors, write_tensors
 
@@ -157,9 +158,8 @@ def test_status_tells_running_from_stopped(tmp_path, unweave):
     with folder.lock():
         assert folder.status == "running"
     assert folder.status == "not started"
-    train([run], SMALL.load(CPU), store, checkpoint_seconds=0, deadline=time.monotonic() + 0.05)
-    if not folder.states:  # the deadline came before the first step
-        folder.write_state(10, {}, {})
+    with pytest.raises(TrainingInterrupted):
+        train([run], SMALL.load(CPU), store, Stops())
     assert folder.status == "stopped"
     with folder.lock():
         assert folder.status == "running"
@@ -175,15 +175,21 @@ def test_status_tells_running_from_stopped(tmp_path, unweave):
 
 def test_training_waits_for_a_lock_that_is_held_for_a_moment(tmp_path, monkeypatch):
     """`evaluate` and `report` hold it while they write."""
-    monkeypatch.setattr("unweave.training.leases._WAIT", 60)
     run, store = small_run(steps=2), Store(tmp_path)
     folder = store.folder(run)
     folder.create(run)
     held = contextlib.ExitStack()
     held.enter_context(folder.lock())
-    threading.Timer(0.05, held.close).start()
+    waited = []
+
+    def sleep(seconds):
+        waited.append(seconds)
+        held.close()
+
+    monkeypatch.setattr(own_leases(), "_sleep", sleep)
     (outcome,) = train([run], SMALL.load(CPU), store)
     assert outcome.weights is not None
+    assert len(waited) == 1
 
 
 def test_a_finished_run_is_not_trained_again(tmp_path):
@@ -202,30 +208,6 @@ def test_a_finished_run_is_not_trained_again(tmp_path):
 def killed_runs(steps):
     fields = dict(objective=uw.FactorVAE(gamma=5.0, critic=CRITIC), steps=steps)
     return [small_run(seed=seed, **fields) for seed in (0, 1)]
-
-
-class Fork:
-    """Train in a fork of this process, which starts at once."""
-
-    startup = 0.1  # seconds
-
-    def __init__(self, folder, store, runs):
-        options = {"checkpoint_seconds": 0.01}
-        self.process = multiprocessing.get_context("fork").Process(
-            target=train, args=(runs, SMALL.load(CPU), store), kwargs=options
-        )
-        self.process.start()
-
-    def wait(self):
-        self.process.join()
-        assert self.process.exitcode == 0
-
-    def running(self):
-        return self.process.is_alive()
-
-    def kill(self):
-        self.process.kill()
-        self.process.join()
 
 
 class Command:
@@ -281,7 +263,6 @@ def checkpoints(store):
 @pytest.mark.parametrize(
     ("start", "times", "steps"),
     [
-        (Fork, 6, 100),
         pytest.param(Command, 10, 600, marks=pytest.mark.slow),
         pytest.param(GpuCommand, 3, 12_000, marks=pytest.mark.gpu),  # long enough to be compiled
     ],
@@ -303,6 +284,19 @@ def test_a_run_killed_many_times_ends_with_the_bits_of_one_that_was_not(
             compare(whole, killed, runs)  # it finished first: compare, and start again
             shutil.rmtree(killed.root)
     start(tmp_path, killed, runs).wait()
+    compare(whole, killed, runs)
+
+
+def test_runs_killed_again_and_again_end_with_the_bits_of_those_that_were_not(tmp_path):
+    """Two lanes of a FactorVAE, with a checkpoint after every step."""
+    runs, data, draw, reached = killed_runs(40), SMALL.load(CPU), random.Random(0), set()
+    whole, killed = Store(tmp_path / "whole"), Store(tmp_path / "killed")
+    train(runs, data, whole)
+    for _ in range(6):
+        assert not call_and_kill(draw.randrange(150), train, runs, data, killed, None, 0.0)
+        reached |= checkpoints(killed)
+    assert len(reached) >= 3
+    train(runs, data, killed)
     compare(whole, killed, runs)
 
 

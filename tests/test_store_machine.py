@@ -24,12 +24,13 @@ from hypothesis.stateful import (
 import unweave as uw
 from crash_replay import DyingDisk, FailingDisk, Killed, Recorder, tree, using
 from datasets import CPU, SMALL, small_run
+from stopping import Stops
 from unweave.cli.options import ScoringOptions
 from unweave.cli.scoring import score_runs
 from unweave.core.files import UNFINISHED
 from unweave.data import HeldOut, Selected
 from unweave.evaluation.loading import load_each
-from unweave.training import Silent, TrainingInterrupted, train
+from unweave.training import TrainingInterrupted, train
 from unweave.training.store import Store
 
 DATA = Selected(SMALL, (HeldOut({"shape": (1,)}),))
@@ -60,17 +61,6 @@ operations = st.integers(0, 60)
 @cache
 def dataset():
     return DATA.load(CPU)
-
-
-class Stop(Silent):
-    """Presses Ctrl-C at a step."""
-
-    def __init__(self, step):
-        self.step = step
-
-    def advance(self, step, rows):
-        if step == self.step:
-            raise KeyboardInterrupt
 
 
 def results(folder):
@@ -127,7 +117,7 @@ class StoreMachine(RuleBasedStateMachine):
     @rule(name=names, steps=st.integers(1, STEPS), often=st.booleans())
     def train_some_steps(self, name, steps, often):
         with contextlib.suppress(TrainingInterrupted):
-            self.train(name, Stop(steps), often)
+            self.train(name, Stops(steps), often)
 
     @rule(name=names, operation=operations, often=st.booleans())
     def kill_training(self, name, operation, often):

@@ -5,9 +5,10 @@ import json
 import math
 import os
 import sys
-import time
 import traceback
 from pathlib import Path
+from types import SimpleNamespace
+from unittest.mock import patch
 
 import numpy as np
 import torch
@@ -26,6 +27,7 @@ from datasets import (
     nets_and_batch,
     small_run,
 )
+from stopping import Late
 from unweave.core.noise import Noise
 from unweave.core.rows import mean_of_processes
 from unweave.networks.layers import BatchNorm
@@ -177,9 +179,11 @@ def stored(folder):
     processes, store, report = Processes(CPU), Store(folder / "store"), {}
     run = small_run(steps=20, optimiser=OPTIMISER).resolve(DATASET)
     # The deadline of the second process alone ends both, before the last step.
-    late = math.inf if processes.is_first else time.monotonic() + 0.05
-    (stopped,) = train([run], DATASET, store, deadline=late, processes=processes)
-    report["stopped early"] = stopped.weights is None
+    clock, late = [0.0], math.inf if processes.is_first else 1.0
+    with patch("unweave.training.interrupt.time", SimpleNamespace(monotonic=lambda: clock[0])):
+        given = {"progress": Late(clock, 10), "deadline": late, "processes": processes}
+        (stopped,) = train([run], DATASET, store, **given)
+    report["stopped early"] = stopped.weights is None and stopped.log[-1]["step"] == 10
     (outcome,) = train([run], DATASET, store, processes=processes)
     (alone,) = train([run], DATASET)
     report["resumed"] = difference(outcome.weights, alone.weights, 1e-4, 1e-6)

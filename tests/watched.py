@@ -13,6 +13,7 @@ from pathlib import Path
 from unweave.cli import main as cli
 
 SECONDS, MEGABYTES = 60, 1500  # of one input at most, on a busy machine
+HANGS = 600  # seconds after which a library will not return to Python any more
 ADDRESS_SPACE = 2**32  # bytes that one input may map, so that a bomb cannot take the machine down
 STARTS = ("os.system", "os.exec", "os.posix_spawn", "os.startfile", "subprocess.Popen",
           "webbrowser.open", "pickle.find_class", "socket.connect")  # fmt: skip
@@ -59,7 +60,7 @@ def watched(folder):
     limits = resource.getrlimit(resource.RLIMIT_AS)
     mapped = int(Path("/proc/self/statm").read_text().split()[0]) * resource.getpagesize()
     handler = signal.signal(signal.SIGALRM, _stop)
-    faulthandler.dump_traceback_later(2 * SECONDS, exit=True, file=sys.__stderr__)
+    faulthandler.dump_traceback_later(SECONDS + HANGS, exit=True, file=sys.__stderr__)
     resource.setrlimit(resource.RLIMIT_AS, (mapped + ADDRESS_SPACE, limits[1]))
     signal.setitimer(signal.ITIMER_REAL, SECONDS, 1)
     _watching.append((str(folder), found))

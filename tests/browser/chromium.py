@@ -17,6 +17,12 @@ ARGUMENTS = [
     "--ignore-gpu-blocklist",
 ]
 _PATIENCE = 60.0  # seconds, for a busy machine
+_REST = """() => new Promise(done => {
+    let timer = setTimeout(done, 100);
+    const changed = () => { clearTimeout(timer); timer = setTimeout(done, 100); };
+    const everything = { subtree: true, childList: true, attributes: true, characterData: true };
+    new MutationObserver(changed).observe(document.body, everything);
+})"""
 
 
 def executable():
@@ -68,7 +74,11 @@ class Explorer:
 
     def ready(self):
         """Wait until the current code is decoded."""
-        self.page.wait_for_selector(".decoded canvas, .decoded svg", timeout=1000 * _PATIENCE)
+        self.page.wait_for_selector(".decoded canvas, .decoded svg")
+
+    def rest(self):
+        """Wait until the page has not changed for a moment."""
+        self.page.evaluate(_REST)
 
     def follow(self, fragment):
         """Put a link into the address bar."""
@@ -78,7 +88,7 @@ class Explorer:
         """Open one run alone."""
         self.follow(f'#open=["{run}"]')
         script = "run => window.unweave.model.value?.id === run"
-        self.page.wait_for_function(script, arg=run, timeout=1000 * _PATIENCE)
+        self.page.wait_for_function(script, arg=run)
         self.ready()
 
     @property
@@ -127,11 +137,12 @@ class Explorer:
         eventually(check)
 
     def each_tab(self):
-        """Open one tab after the other; yield their names."""
+        """Open one tab after the other; yield their names when they are drawn."""
         tabs = self.page.get_by_role("tab").all()
         assert len(tabs) == 6
         for tab in tabs:
             tab.click()
+            self.rest()
             yield tab.inner_text()
 
 
@@ -139,6 +150,7 @@ class Explorer:
 def explorer(browser, **options):
     """Open a context with one page, and close it afterwards."""
     context = browser.new_context(**({"viewport": {"width": 1400, "height": 900}} | options))
+    context.set_default_timeout(1000 * _PATIENCE)
     try:
         yield Explorer(context.new_page())
     finally:

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from browser.chromium import explorer
+from browser.chromium import eventually, explorer
 
 AXE = Path(__file__).parents[2] / "web/node_modules/axe-core/axe.min.js"
 RUN_AXE = """async () => {
@@ -24,7 +24,6 @@ def test_every_tab_is_accessible_and_fits(browser, page_path, width, scheme):
         shown.open(page_path)
         shown.page.evaluate(AXE.read_text())
         for tab in shown.each_tab():
-            shown.page.wait_for_timeout(400)
             save_screen(shown.page, f"{tab}-{width}-{scheme}")
             assert shown.page.evaluate("() => document.documentElement.scrollWidth") <= width
             assert shown.page.get_by_role("tabpanel").bounding_box()["y"] < 700  # without scrolling
@@ -42,20 +41,22 @@ def test_dialogs_are_accessible(browser, page_path):
             shown.page.keyboard.press("Escape")
 
 
+def check_free(page, height):
+    target, card = (page.locator(f".tour{kind}").bounding_box() for kind in ("-target", ""))
+    top = max(target["y"], 0)
+    bottom = min(target["y"] + target["height"], height)
+    hidden = min(bottom, card["y"] + card["height"]) - max(top, card["y"])
+    # What fills the screen can only be seen in part.
+    assert hidden <= (0 if target["height"] < height / 2 else (bottom - top) / 2)
+
+
 def test_the_tour_leaves_free_what_it_points_at_on_a_small_screen(browser, page_path):
     height = 844
     with explorer(browser, viewport={"width": 390, "height": height}) as shown:
         page = shown.open(page_path).page
         page.get_by_role("button", name="Tour", exact=True).click()
         for _ in range(6):
-            page.locator(".tour-target").wait_for()
-            page.wait_for_timeout(100)  # the card follows what it points at
-            target, card = (page.locator(f".tour{kind}").bounding_box() for kind in ("-target", ""))
-            top = max(target["y"], 0)
-            bottom = min(target["y"] + target["height"], height)
-            hidden = min(bottom, card["y"] + card["height"]) - max(top, card["y"])
-            # What fills the screen can only be seen in part.
-            assert hidden <= (0 if target["height"] < height / 2 else (bottom - top) / 2)
+            eventually(lambda: check_free(page, height))  # the card follows what it points at
             page.keyboard.press("Enter")
 
 

@@ -45,15 +45,18 @@ def matches(shown, models):
 
 
 def test_latents_are_matched_one_to_one(both, models):
-    rows = both.page.get_by_role("region", name="matched latent").locator("tbody tr").all()
-    cells = [[text.strip() for text in row.locator("th, td").all_inner_texts()] for row in rows]
-    shown = {name: found.split() for name, found in cells if found != "–"}
     expected = {
         f"z{i}": [f"z{j}", f"{rho:+.2f}".replace("-", "−")]
         for i, (j, rho) in matches(both, models).items()
     }
     assert expected
-    assert shown == expected
+
+    def check():
+        rows = both.page.get_by_role("region", name="matched latent").locator("tbody tr").all()
+        cells = [[text.strip() for text in row.locator("th, td").all_inner_texts()] for row in rows]
+        assert {name: found.split() for name, found in cells if found != "–"} == expected
+
+    eventually(check)
 
 
 def test_linked_sliders_move_matched_latents_by_as_many_scores(both, models):

@@ -1,6 +1,15 @@
 /** A small model for tests, made without Python: 3 variables, 2 factors, 4 x 4 images. */
 import { Bundle, type ArrayRef, type ModelData, type RunData } from "../src/bundle";
+import { vi } from "vitest";
 import { Model } from "../src/model";
+
+/** Wait until a check no longer fails, however long a busy machine takes. */
+export const eventually = (check: () => void) => vi.waitFor(check, { timeout: 60_000 });
+
+/** Let the page draw: many turns of the event loop, however long they take. */
+export async function drawn(): Promise<void> {
+  for (let turn = 0; turn < 50; turn++) await new Promise((done) => setTimeout(done, 0));
+}
 
 /** Write a bundle as Python does, without byte planes. */
 export async function writeBundle(

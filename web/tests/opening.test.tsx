@@ -20,9 +20,8 @@ import {
   succeeded,
   view,
 } from "../src/state";
-import { runData, smallModel } from "./fixture";
+import { drawn, eventually, runData, smallModel } from "./fixture";
 
-const settled = () => new Promise((resolve) => setTimeout(resolve, 20));
 const IDS = ["a", "b", "c", "d", "e"];
 let page: HTMLElement;
 
@@ -57,15 +56,12 @@ describe("models", () => {
 
   it("are read once, although their run is closed and reopened meanwhile", async () => {
     const open = vi.spyOn(Model, "open").mockImplementation(async (id) => {
-      await settled();
+      await drawn();
       return smallModel(id);
     });
     for (const ids of [["a"], ["b"], ["a"]]) change({ open: ids });
-    await settled();
-    await settled();
-    await settled();
+    await eventually(() => expect([...models.value.keys()]).toEqual(["a"]));
     expect(open.mock.calls.filter(([id]) => id === "a")).toHaveLength(1);
-    expect([...models.value.keys()]).toEqual(["a"]);
   });
 });
 
@@ -91,9 +87,10 @@ describe("a page without a model", () => {
     act(() => render(<App />, page));
     expect(page.querySelector(".waiting")!.textContent).toBe("Opening …");
     await openMissing();
-    await settled();
-    expect(page.querySelector(".waiting")!.textContent).toBe(
-      "run a cannot be opened: its checksum does not match",
+    await eventually(() =>
+      expect(page.querySelector(".waiting")!.textContent).toBe(
+        "run a cannot be opened: its checksum does not match",
+      ),
     );
   });
 });
@@ -108,8 +105,7 @@ describe("a run beside the first one that could not be opened", () => {
     expect(page.textContent).toContain("run b cannot be opened: it is damaged");
     open.mockImplementation((id) => smallModel(id));
     page.querySelector("button")!.click();
-    await settled();
-    expect(page.querySelector("[data-run=b]")).not.toBeNull();
+    await eventually(() => expect(page.querySelector("[data-run=b]")).not.toBeNull());
   });
 });
 
@@ -123,8 +119,7 @@ describe("a problem", () => {
     report("save", "Cannot save");
     act(() => render(<App />, page));
     page.querySelector<HTMLElement>(".problem button")!.click();
-    await settled();
-    expect(page.querySelector(".problem")).toBeNull();
+    await eventually(() => expect(page.querySelector(".problem")).toBeNull());
   });
 });
 
@@ -136,8 +131,7 @@ describe("the filter's field", () => {
     act(() => void field.dispatchEvent(new Event("input", { bubbles: true })));
     act(() => render(<Filter />, page));
     expect(field.value).toBe("seed=a");
-    await settled();
-    expect(view.value.filter).toBe("seed=a");
+    await eventually(() => expect(view.value.filter).toBe("seed=a"));
   });
 });
 

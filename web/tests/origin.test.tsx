@@ -14,7 +14,7 @@ import {
   uploads,
 } from "../src/origin";
 import { Stage } from "../src/panels/stage";
-import { smallModel } from "./fixture";
+import { eventually, smallModel } from "./fixture";
 import { change, decode, DEFAULTS, encode, models, undo, view } from "../src/state";
 
 const model = await smallModel();
@@ -137,8 +137,6 @@ it("an observation keeps its place in links, whatever the order of the rows", as
 });
 
 describe("a view with a file that the model has not encoded", () => {
-  const settled = () => new Promise((resolve) => setTimeout(resolve, 5));
-
   it("has that file beside the code, and encodes it: after undo to a run that was reopened", async () => {
     await take(model, [csv("a.csv", 0.5)]);
     const [z] = [view.value.z];
@@ -149,8 +147,7 @@ describe("a view with a file that the model has not encoded", () => {
     undo();
     expect(originOf(reopened)).toMatchObject({ kind: "upload", upload: { name: "a.csv" } });
     expect(codeOf(reopened, originOf(reopened))).toBeNull();
-    await settled();
-    expect(codeOf(reopened, originOf(reopened))).toEqual(z);
+    await eventually(() => expect(codeOf(reopened, originOf(reopened))).toEqual(z));
     expect([view.value.z, isUnmoved(reopened)]).toEqual([z, true]);
   });
 
@@ -161,14 +158,14 @@ describe("a view with a file that the model has not encoded", () => {
     models.value = new Map([[other.id, other]]);
     const unencoded = { ...view.value, open: [other.id], z: null };
     view.value = unencoded;
-    await settled();
-    expect(view.value.z).toEqual([3, 0, 1, 0, 0]);
+    await eventually(() => expect(view.value.z).toEqual([3, 0, 1, 0, 0]));
     const failing = await smallModel("bbbbbbbbbbbb");
     failing.encode = () => Promise.reject(new Error("no memory"));
     models.value = new Map([[other.id, failing]]);
     view.value = unencoded;
-    await settled();
-    expect(originOf(failing)).toEqual({ kind: "row", row: failing.data.start });
+    await eventually(() =>
+      expect(originOf(failing)).toEqual({ kind: "row", row: failing.data.start }),
+    );
     expect(refused.value).toEqual(["The encoder failed on a.csv: no memory."]);
   });
 });

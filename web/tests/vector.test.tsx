@@ -1,9 +1,9 @@
 import { render } from "preact";
-import { describe, expect, it, vi } from "vitest";
+import { describe, expect, it } from "vitest";
 import type { VectorObservation } from "../src/bundle";
 import { columnAfter, VectorChart, type Series } from "../src/ui/vector";
 import { mostDifferent, ofColumns } from "../src/ui/vector-scale";
-import { smallModel } from "./fixture";
+import { eventually, smallModel } from "./fixture";
 
 const model = await smallModel();
 const TABLE: VectorObservation = {
@@ -148,7 +148,7 @@ describe("values of a curve", () => {
     expect(chart.getAttribute("tabindex")).toBe("0");
     for (const text of ["<b>income</b>, observed 1.5", "height, observed 2.5"]) {
       chart.dispatchEvent(new KeyboardEvent("keydown", { key: "ArrowRight", bubbles: true }));
-      await vi.waitFor(() => expect(chart.getAttribute("aria-valuetext")).toBe(text));
+      await eventually(() => expect(chart.getAttribute("aria-valuetext")).toBe(text));
     }
   });
 

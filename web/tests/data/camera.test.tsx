@@ -1,10 +1,10 @@
 import { render } from "preact";
-import { afterAll, beforeEach, expect, it, vi } from "vitest";
+import { beforeEach, expect, it } from "vitest";
 import { useCamera, type Camera } from "../../src/panels/data/camera";
 import { Data } from "../../src/panels/data/data";
 import type { Box } from "../../src/scatter/camera";
 import { DEFAULTS, models, redo, undo, view } from "../../src/state";
-import { smallModel } from "../fixture";
+import { eventually, smallModel } from "../fixture";
 
 const model = await smallModel();
 const WHOLE: Box = { x: [0, 8], y: [0, 4] };
@@ -21,21 +21,18 @@ beforeEach(() => {
   view.value = { ...DEFAULTS, open: [model.id], tab: "data" };
 });
 
-/** The view is written to the URL a little later. */
-afterAll(() => new Promise((done) => setTimeout(done, 250)));
-
 it("follows undo and redo, which take one motion together", async () => {
   const page = document.createElement("div");
   render(<Shown />, page);
   camera.zoom(Math.SQRT2);
   camera.zoom(Math.SQRT2);
-  await vi.waitFor(() => expect(view.value.box).toEqual([2, 6, 1, 3]));
+  await eventually(() => expect(view.value.box).toEqual([2, 6, 1, 3]));
   expect(camera.seen()).toEqual(CLOSER);
   undo();
-  await vi.waitFor(() => expect(page.textContent).toBe("0,8"));
+  await eventually(() => expect(page.textContent).toBe("0,8"));
   expect(camera.seen()).toEqual(WHOLE);
   redo();
-  await vi.waitFor(() => expect(page.textContent).toBe("2,6"));
+  await eventually(() => expect(page.textContent).toBe("2,6"));
   render(null, page);
 });
 

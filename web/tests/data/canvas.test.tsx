@@ -4,7 +4,7 @@ import { useCanvas } from "../../src/panels/data/camera";
 import { cloudOf } from "../../src/panels/data/cloud";
 import { colouring, lookOf } from "../../src/panels/data/colouring";
 import { createRenderer } from "../../src/scatter/renderer";
-import { smallModel } from "../fixture";
+import { eventually, smallModel } from "../fixture";
 
 const renderer = { place: vi.fn(), style: vi.fn(), draw: vi.fn(), dispose: vi.fn() };
 vi.mock(import("../../src/scatter/renderer"), async (original) => ({
@@ -24,10 +24,10 @@ it("a restored context is used again, and given back only with the canvas", asyn
   const page = document.createElement("div");
   render(<Points />, page);
   const canvas = page.querySelector("canvas")!;
-  await vi.waitFor(() => expect(renderer.draw).toHaveBeenCalledTimes(1));
+  await eventually(() => expect(renderer.draw).toHaveBeenCalledTimes(1));
   canvas.dispatchEvent(new Event("webglcontextlost", { cancelable: true }));
   canvas.dispatchEvent(new Event("webglcontextrestored"));
-  await vi.waitFor(() => expect(renderer.draw).toHaveBeenCalledTimes(2));
+  await eventually(() => expect(renderer.draw).toHaveBeenCalledTimes(2));
   expect(createRenderer).toHaveBeenCalledTimes(2);
   expect(renderer.dispose).not.toHaveBeenCalled();
   render(null, page);

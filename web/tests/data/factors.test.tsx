@@ -1,5 +1,5 @@
 import { render } from "preact";
-import { afterAll, beforeEach, describe, expect, it } from "vitest";
+import { beforeEach, describe, expect, it } from "vitest";
 import { columnOf, type Column } from "../../src/panels/data/columns";
 import { Factors } from "../../src/panels/factors/factors";
 import { linked } from "../../src/panels/factors/matrix";
@@ -21,9 +21,6 @@ beforeEach(() => {
   models.value = new Map([[model.id, model]]);
   view.value = { ...DEFAULTS, open: [model.id], tab: "factors" };
 });
-
-/** The view is written to the URL a little later. */
-afterAll(() => new Promise((done) => setTimeout(done, 250)));
 
 describe("responses", () => {
   it("have the mean and the spread of the code at each value", () => {

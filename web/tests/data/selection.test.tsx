@@ -1,5 +1,5 @@
 import { render } from "preact";
-import { afterAll, afterEach, beforeEach, describe, expect, it } from "vitest";
+import { afterEach, beforeEach, describe, expect, it } from "vitest";
 import { Data } from "../../src/panels/data/data";
 import { columnOf } from "../../src/panels/data/columns";
 import { rowsTable, scatterTable } from "../../src/panels/data/table";
@@ -15,7 +15,7 @@ import {
 } from "../../src/selection";
 import { change, decode, DEFAULTS, encode, models, undo, view } from "../../src/state";
 import { csvText } from "../../src/ui/export";
-import { smallModel } from "../fixture";
+import { drawn, smallModel } from "../fixture";
 
 const model = await smallModel();
 
@@ -23,9 +23,6 @@ beforeEach(() => {
   models.value = new Map([[model.id, model]]);
   view.value = { ...DEFAULTS, open: [model.id], tab: "data" };
 });
-
-/** The view is written to the URL a little later. */
-afterAll(() => new Promise((done) => setTimeout(done, 250)));
 
 describe("a selection", () => {
   it("holds the rows in the lasso, and a link restores it", () => {
@@ -148,7 +145,6 @@ describe("the table of the selected rows", () => {
 
 describe("the tab", () => {
   const page = document.createElement("div");
-  const draw = () => new Promise((done) => setTimeout(done, 20));
   afterEach(() => render(null, page));
 
   it("selects by value without a mouse, and shows how the selection differs", async () => {
@@ -158,9 +154,9 @@ describe("the tab", () => {
     const of = group.querySelector("select")!;
     of.value = "factor:1";
     of.dispatchEvent(new Event("change", { bubbles: true }));
-    await draw();
+    await drawn();
     group.querySelector("button")!.click();
-    await draw();
+    await drawn();
     expect(selection.value).toHaveLength(17);
     expect(page.querySelector("[data-testid=selected-count]")!.textContent).toContain(
       "17 of 50 rows",
@@ -179,7 +175,7 @@ describe("the tab", () => {
     const entry = () => page.querySelectorAll<HTMLButtonElement>(".colour-key .key")[1]!;
     expect(entry().textContent).toContain("ellipse 17");
     entry().click();
-    await draw();
+    await drawn();
     expect(selection.value!.every((row) => row % 3 === 1)).toBe(true);
     expect(entry().getAttribute("aria-pressed")).toBe("true");
     entry().click();
@@ -195,7 +191,7 @@ describe("the tab", () => {
     press("Escape");
     expect(selection.value).toBeNull();
     press("ArrowRight");
-    await draw();
+    await drawn();
     const said = page.querySelector("[aria-live]")!.textContent!;
     press("Enter");
     expect(said).toContain(`row ${view.value.row}`);

@@ -19,7 +19,7 @@ import {
   view,
 } from "../src/state";
 import { Watcher } from "../src/watch";
-import { runData, smallModel } from "./fixture";
+import { drawn, eventually, runData, smallModel } from "./fixture";
 
 function manifestAt(step: number, state: RunData["state"] = "running"): Manifest {
   const run = runData("aaaaaaaaaaaa", { state, step, steps: 1000 });
@@ -63,12 +63,9 @@ function watcher(step: () => number, weights: () => number): Watcher {
   });
 }
 
-/** Wait until everything that is under way is done. */
-const settled = () => new Promise((resolve) => setTimeout(resolve, 50));
-
-/** Wait until the page has the weights of a step, however long a busy machine takes. */
+/** Wait until the page has the weights of a step. */
 const weightsAt = (step: number) =>
-  vi.waitFor(() => expect(models.value.get("aaaaaaaaaaaa")!.data.step).toBe(step));
+  eventually(() => expect(models.value.get("aaaaaaaaaaaa")!.data.step).toBe(step));
 
 describe("the question for the manifest", () => {
   it("names the manifest that the page has, and is not answered with the same one", async () => {
@@ -114,7 +111,7 @@ describe("watching", () => {
       model: () => modelAt(200),
     });
     await watched.look();
-    await settled();
+    await drawn();
     expect(manifest.value).toBe(before);
     expect(models.value.get("aaaaaaaaaaaa")!.data.step).toBe(100);
   });
@@ -125,12 +122,11 @@ describe("watching", () => {
       () => 200,
     );
     await watched.look();
-    await settled();
+    await weightsAt(200);
     await watched.look();
-    await settled();
+    await drawn();
     expect(manifest.value.runs[0]!.step).toBe(300);
     expect(read).toBe(1);
-    expect(models.value.get("aaaaaaaaaaaa")!.data.step).toBe(200);
     expect(code.value).toEqual([1, 2, 0, 1, 0]);
     expect(view.value.row).toBe(3);
     expect(originOf(models.value.get("aaaaaaaaaaaa")!)).toEqual({ kind: "row", row: 49 - 3 });
@@ -143,7 +139,7 @@ describe("watching", () => {
       () => 300,
       () => 200,
     ).look();
-    await settled();
+    await weightsAt(200);
     expect(view.value.row).toBe(0);
     expect(originOf(models.value.get("aaaaaaaaaaaa")!)).toEqual({ kind: "row", row: 49 });
     undo();
@@ -170,7 +166,7 @@ describe("watching", () => {
       model: () => Promise.resolve(newer),
     };
     await new Watcher(source).look();
-    await settled();
+    await weightsAt(200);
     expect(view.value).toMatchObject({ tab: "runs", ends: null, grid: null, x: "" });
     for (const tab of tabs.toReversed()) {
       undo();
@@ -211,11 +207,10 @@ describe("watching", () => {
       model: () => modelAt(weights),
     });
     await watched.look();
-    await settled();
+    await weightsAt(200);
     [state, weights] = ["finished", 300];
     await watched.look();
-    await settled();
-    expect(models.value.get("aaaaaaaaaaaa")!.data.step).toBe(300);
+    await weightsAt(300);
   });
 
   it("asks again for weights that it did not get", async () => {
@@ -225,11 +220,10 @@ describe("watching", () => {
       model: () => answers[read++]!(),
     });
     await watched.look();
-    await settled();
-    expect(problem.value).toContain("refused");
+    await eventually(() => expect(problem.value).toContain("refused"));
     await watched.look();
-    await settled();
-    expect([models.value.get("aaaaaaaaaaaa")!.data.step, problem.value]).toEqual([300, ""]);
+    await weightsAt(300);
+    await eventually(() => expect(problem.value).toBe(""));
   });
 
   it("encodes the file that is shown when newer weights are, not the one before", async () => {
@@ -247,9 +241,8 @@ describe("watching", () => {
       manifest: () => Promise.resolve(manifestAt(300)),
       model: () => Promise.resolve(newer),
     }).look();
-    await settled();
+    await eventually(() => expect(view.value.z![0]).toBe(10.25));
     expect(originOf(newer)).toMatchObject({ kind: "upload", upload: { name: "0.25.csv" } });
-    expect(view.value.z![0]).toBe(10.25);
   });
 
   it("says which file newer weights cannot encode", async () => {
@@ -262,8 +255,9 @@ describe("watching", () => {
       manifest: () => Promise.resolve(manifestAt(300)),
       model: () => Promise.resolve(newer),
     }).look();
-    await settled();
-    expect(problem.value).toContain("cannot encode \u2068\u05D2.csv\u2069: no memory");
+    await eventually(() =>
+      expect(problem.value).toContain("cannot encode \u2068\u05D2.csv\u2069: no memory"),
+    );
   });
 
   it("opens a run that failed when it has changed", async () => {
@@ -274,8 +268,7 @@ describe("watching", () => {
       () => 100,
       () => 100,
     ).look();
-    await settled();
-    expect([models.value.size, failures.value.size]).toEqual([1, 0]);
+    await eventually(() => expect([models.value.size, failures.value.size]).toEqual([1, 0]));
     vi.restoreAllMocks();
   });
 
