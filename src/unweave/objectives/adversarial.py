@@ -74,7 +74,9 @@ class AdversarialObjective(BaseObjective):
     network: Kim2018GAN
     critic_optimiser: Adam
     autoencodes: ClassVar[bool] = False
-    requires: ClassVar[Requirements] = {"fixed_prior": "the generator needs codes from a fixed prior"}
+    requires: ClassVar[Requirements] = {
+        "fixed_prior": "the generator needs codes from a fixed prior"
+    }
 
     @abstractmethod
     def generator_loss(self, fake: Tensor) -> Tensor:
