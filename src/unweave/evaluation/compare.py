@@ -45,17 +45,17 @@ def compare(
 ) -> Comparison:
     """Compare models group by group: the models of a group differ only in their seed.
 
-    The comparison has the end of each log, scores, the best group by each, and, for groups of two
-    models or more, the latents matched across seeds and UDR. Models on different data are never
-    pooled: each dataset has a section of its own.
+    The comparison has final terms, scores, the best group by each, and, for groups of two or more
+    models, the latents matched across seeds and UDR. Models on different data are never pooled:
+    each dataset has a section of its own.
 
     Args:
         models: as `fit` and `load` return them in a list.
-        metrics: what to compute, as `unweave.evaluate` takes it. Default: the scores that are
-            stored with the models, of the split that the models are on.
-        rows: observations to encode.
-        level: of the intervals.
-        seed: of the metrics.
+        metrics: what to compute, as in `unweave.evaluate`. Default: the scores stored with the
+            models, for their split.
+        rows: number of observations to encode.
+        level: confidence level of the intervals.
+        seed: seed of the metrics.
     """
     if isinstance(models, FittedModel):
         raise TypeError("expected a list of models to compare, got one: give [one, two, ...]")

@@ -133,7 +133,7 @@ class Section:
 class Comparison:
     """A comparison of runs, with a section for each dataset; it prints as text.
 
-    `level` is that of all intervals. `notes` say what a reader should know.
+    `level` is the confidence level of all intervals. `notes` are remarks for the reader.
     """
 
     sections: tuple[Section, ...]

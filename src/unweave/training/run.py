@@ -38,11 +38,12 @@ _FEW_ROWS = 1_000  # by which data are judged
 class Run:
     """Data, latent space, network, likelihood, objective, optimiser, batch, steps and seed.
 
-    `network` and `likelihood` may be left open; `resolve` chooses them from the data. `network` is
-    that of an autoencoder; it stays open for an objective that has networks of its own, such as
-    `InfoGAN`. `optimiser` is the model's, and its default is for VAEs: the generator of an InfoGAN
-    wants Adam(lr=1e-3, betas=(0.5, 0.999)). The other players' are the objective's. `init` is how
-    the weights of all networks start: as in PyTorch ("fan-in") or as in TensorFlow ("glorot").
+    `network` and `likelihood` may be omitted; `resolve` chooses them from the data. `network` is
+    that of an autoencoder; omit it for an objective that has networks of its own, such as
+    `InfoGAN`. `optimiser` is that of the model, and its default is for VAEs: use Adam(lr=1e-3,
+    betas=(0.5, 0.999)) for the generator of an InfoGAN. The objective has the optimisers of other
+    players. `init` chooses the initial weights: as in PyTorch ("fan-in") or as in TensorFlow
+    ("glorot").
 
     >>> Run(seed=3) == Run(seed=3), Run(seed=3).digest == Run(seed=4).digest
     (True, False)
@@ -88,7 +89,7 @@ class Run:
 
     @property
     def notes(self) -> tuple[str, ...]:
-        """What a user may not have meant: schedules that go on after the last step."""
+        """What a user may not have intended: schedules that continue after the last step."""
         return tuple(
             f"note: {name} goes {weight}, and the run has {self.steps:,}"
             for name, weight in self.weights.items()
@@ -107,7 +108,7 @@ class Run:
         return repr(content)
 
     def resolve(self, dataset: Dataset) -> Run:
-        """The run with what was left open chosen to fit the data, and checked against it."""
+        """Return the run with omitted settings chosen from the data, and check it against them."""
         run = dataclasses.replace(
             self,
             latent=self.latent.resolve(partial(principal_variances, dataset)),
@@ -151,7 +152,7 @@ class Run:
         return run
 
     def lanes_memory(self, shape: Shape, lanes: int, at_once: int) -> int:
-        """The fewest bytes that runs like this one take side by side, for data of a shape."""
+        """Return the fewest bytes that runs like this take side by side, for data of a shape."""
         return needed_memory(*self._sizes(shape), lanes, at_once)
 
     def _sizes(self, shape: Shape) -> tuple[Nets, int]:
@@ -165,7 +166,7 @@ class Run:
         return self.batch_size * draws * (2 * math.prod(shape) + sum(self.latent.variables))
 
     def build(self, shape: Shape) -> Nets:
-        """The networks of all players, for observations of a shape."""
+        """Build the networks of all players, for observations of a shape."""
         assert self.likelihood is not None
         return self.objective.build(self.latent, self.network, self.likelihood, shape)
 
