@@ -186,7 +186,7 @@ def batch_size_for(
     samples: int = 512,
     seed: int = 0,
 ) -> int:
-    """Return the smallest batch size from which on the bias of a quantity is at most `bias` nats.
+    """Return the smallest batch size at which the bias of a quantity is at most `bias` nats.
 
     The bias is estimated over `samples` samples, whose densities under all N encodings are computed
     three or four times.

@@ -155,8 +155,8 @@ class _Opened(NamedTuple):
 class InMemory:
     """An array in memory: the spec holds what identifies the array, not the array itself.
 
-    `from_array` creates it and binds the array to it, so that `load` finds the array for as long
-    as a spec of it is in use in this process. `split` works as in `Arrays`.
+    `from_array` creates the spec and binds the array to it, so that `load` finds the array as long
+    as the spec is in use in this process. `split` works as in `Arrays`.
     """
 
     digest: Annotated[str, Field(pattern="^[0-9a-f]{64}$")]  # sha256 of images and factors
@@ -209,7 +209,7 @@ def from_array(
     axes: ArrayAxes | None = None,
     device: torch.device | str = "cpu",
 ) -> tuple[InMemory, Dataset]:
-    """Return a spec for an array, and the dataset; the array is bound while the spec is in use.
+    """Return a spec for an array, and the dataset; the array is kept while the spec is in use.
 
     The array is copied, so later changes to it have no effect. The arguments are those of
     `array_dataset`.

@@ -27,7 +27,7 @@ _WIDE = 50  # range of integers that is hardly that of values in [0, 1]
 @final
 @dataclass(frozen=True, eq=False)
 class NewObservations(Dataset):
-    """Observations of a file, read when they are asked for, and scaled as those of a dataset.
+    """Observations in a file, read on request and scaled like those of a dataset.
 
     Its schema is that of the dataset, with a size and notes of its own, and without factors.
     """
@@ -55,10 +55,10 @@ def read_like(
 ) -> Tensor:
     """Convert observations in the user's units to float32 (N, *shape), like those of a dataset.
 
-    Values are scaled as those of the dataset were, so their meaning does not depend on the other
+    Values are scaled like those of the dataset, so their meaning does not depend on the other
     observations; with percentiles, values beyond these are clipped. Images may have their channels
-    last, or no axis of channels; if the shape leaves open where channels are, they are where the
-    source of the dataset has them. Warn about values that look different in kind.
+    last, or no axis of channels; if the shape is ambiguous, channels are where the source of the
+    dataset has them. Warn about values that look different in kind.
     """
     array = arrange_like(schema, as_numpy(observations))
     scaling = schema.scaling
