@@ -350,7 +350,6 @@ def _accepted(value: Any, bases: tuple[type, ...]) -> Any:
     fields = getattr(cls, "__dataclass_fields__", None)
     if fields is None or not named <= fields.keys():
         raise ValueError(
-            f"{cls.__name__} has to be a spec, with all of its fields: decorate it with "
-            "@unweave.spec"
+            f"{cls.__name__} must be a spec, with all of its fields: decorate it with @unweave.spec"
         )
     return value

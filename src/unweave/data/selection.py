@@ -223,7 +223,9 @@ def _without_labels(dataset: Factored, names: Sequence[str]) -> str:
     columns = [schema.column(name) for name in names]
     lost = schema.size - len(_labelled(dataset, torch.arange(schema.size), columns)[0])
     return (
-        f", without {lost:,} that lack a label of {', '.join(dict.fromkeys(names))}" if lost else ""
+        f", without {lost:,} that have no label of {', '.join(dict.fromkeys(names))}"
+        if lost
+        else ""
     )
 
 

@@ -201,7 +201,10 @@ def _evaluate_on(
     from unweave.evaluation.scoring import ScoringTask, map_tables_on  # which imports this module
 
     if any(not isinstance(metric, str) for metric in metrics or ()):
-        raise ValueError("other processes compute metrics by their names, got a function: name it")
+        raise ValueError(
+            "expected metrics by name, because other processes compute them, got a function: give "
+            "its name, module:function"
+        )
     names = None if metrics is None else tuple(metrics)
     for split in dict.fromkeys(map(_other_split, models)):
         task = ScoringTask(folders=(), metrics=names, options={**options}, split=split, **fields)

@@ -376,8 +376,8 @@ class FittedModel:
             scaling = self.schema.scaling
             if x.shape != self.schema.shape or not x.schema.scaling.close_to(scaling):
                 raise ValueError(
-                    f"expected a dataset of shape {self.schema.shape}, scaled as in the training "
-                    f"({scaling.method}), got {x.shape} ({x.schema.scaling.method}): give its path "
+                    f"expected a dataset of shape {self.schema.shape}, scaled like the training "
+                    f"data ({scaling.method}), got {x.shape} ({x.schema.scaling.method}): give its path "
                     "or its values"
                 )
             for part in self._chunks(torch.arange(x.size)):

@@ -135,7 +135,7 @@ class DataSource:
             )
         if expected.schema.factor_names and not found.factor_names:
             warnings.warn(
-                "these data have no labels, unlike those of the training; for scores with factors, "
+                "these data have no labels, unlike the training data; for scores with factors, "
                 "give them too: data=from_array(images, factors)[0]",
                 stacklevel=2,
             )
@@ -295,7 +295,7 @@ def _key(spec: Arrays, schema: Schema) -> str | None:
         if missing := [name for name in schema.value_names if name not in names]:
             raise ValueError(
                 f"expected the {len(schema.value_names)} columns that the model was trained on, "
-                f"{spec.path} has no column {', '.join(map(repr, missing[:3]))}"
+                f"but {spec.path} has no column {', '.join(map(repr, missing[:3]))}"
                 + (f" and {len(missing) - 3} others" if len(missing) > 3 else "")
             )
         return join_columns(schema.value_names)

@@ -267,7 +267,7 @@ def few_rows(
     if rows >= _ROWS_EACH * size:
         return None
     return (
-        f"{rows} rows are too few: for {largest} there should be {_ROWS_EACH * size} at least, "
+        f"{rows} rows are too few: for {largest} there should be at least {_ROWS_EACH * size}, "
         f"{_ROWS_EACH} for each; with fewer, uninformative codes can score high; give more rows, "
         "or compare with the null"
     )

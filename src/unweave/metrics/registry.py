@@ -355,8 +355,8 @@ def _check_options(options: Mapping[str, object]) -> None:
     if others:
         raise TypeError(
             f"expected options of every metric, {', '.join(MetricOptions.__annotations__)}, got "
-            f"{others[0]}: put what is known of the codes and factors into a Table and protocols "
-            "into `metrics`, and call a metric's own function for its own options"
+            f"{others[0]}: put other columns into a Table and protocols into `metrics`, and call a "
+            "metric's function for its own options"
         )
 
 

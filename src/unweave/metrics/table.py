@@ -156,7 +156,8 @@ name decides otherwise
         lost = [name for name in self.factor_names if name not in table.factor_names]
         texts = []
         if rows := len(self) - len(table):
-            texts.append(f"{rows:,} of {len(self):,} observations lack a label and are not scored")
+            text = f"{rows:,} of {len(self):,} observations have missing labels"
+            texts.append(f"{text} and are not scored")
         if lost:
             texts.append(f"{', '.join(lost)}: too few labels are known, left out")
         return "; ".join(texts)

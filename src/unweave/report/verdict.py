@@ -74,7 +74,8 @@ def _explained(analysis: Analysis) -> list[Markup]:
     share = analysis.explained
     if share is None:
         return []
-    how = f"{share.rows:,} observations of the {share.split} split, "
+    split = "all data" if share.split == "all" else f"the {share.split} split"
+    how = f"{share.rows:,} observations of {split}, "
     if share.held_out:
         how += "which it was not trained on"
     elif share.split == split_of(analysis.model.run.data):

@@ -91,7 +91,7 @@ class Run:
     def notes(self) -> tuple[str, ...]:
         """What a user may not have intended: schedules that continue after the last step."""
         return tuple(
-            f"note: {name} goes {weight}, and the run has {self.steps:,}"
+            f"note: {name} goes {weight}, but the run has only {self.steps:,}"
             for name, weight in self.weights.items()
             if isinstance(weight, Linear) and weight.steps > self.steps
         )
@@ -118,13 +118,13 @@ class Run:
         assert run.likelihood is not None
         if run.likelihood.bounded and not dataset.bounded:
             raise ValueError(
-                f"a {run.likelihood.kind} likelihood needs values in [0, 1], and the data has "
+                f"a {run.likelihood.kind} likelihood needs values in [0, 1], and the data have "
                 "others; scale the data, or use likelihood=gaussian"
             )
         if run.likelihood.counts and not _holds_counts(dataset):
             raise ValueError(
                 f"a {run.likelihood.kind} likelihood needs counts, the integers 0, 1, 2, ..., and "
-                "the data has other values; use data.scale=counts if they are counts that were "
+                "the data have other values; use data.scale=counts if they are counts that were "
                 "scaled, otherwise likelihood=gaussian"
             )
         if run.batch_size > dataset.size:

@@ -112,10 +112,10 @@ def _warn_of_other_kinds(schema: Schema, array: Array) -> None:
     offset, width = (np.array(each)[:, None] for each in (scaling.offset, scaling.width))
     distance = values - offset
     if scaling.method == "percentile":
-        what = "the percentiles of the training and are clipped"
+        what = "the percentiles of the training data and are clipped"
         beyond = np.abs(distance - width / 2) > 0.51 * width
     else:
-        what = f"{_FAR} standard deviations of the training"
+        what = f"{_FAR} standard deviations of the training data"
         beyond = np.abs(distance) > _FAR * width
     constant = width[:, 0] == 0
     mostly = (beyond.mean((0, 2)) > 0.5) & ~constant
@@ -127,15 +127,15 @@ def _warn_of_other_kinds(schema: Schema, array: Array) -> None:
         )
     if np.dtype(schema.dtype or float).kind in "iu" and width.max() > _WIDE and _are_shares(array):
         warnings.warn(
-            f"the values are floats in [0, 1], and those of the training were {schema.dtype}, up "
-            f"to {(offset + width).max():.0f}: give these in the same units",
+            f"the values are floats in [0, 1], but the training data were {schema.dtype}, up to "
+            f"{(offset + width).max():.0f}: give these in the same units",
             stacklevel=3,
         )
     changed = constant & (np.abs(distance) > 1e-6 * np.abs(offset)).any((0, 2))
     if changed.any():
         warnings.warn(
-            f"{_listed(names, changed)} had the same value throughout the training: other values "
-            "are ignored",
+            f"{_listed(names, changed)} had the same value in all training data: other values are "
+            "ignored",
             stacklevel=3,
         )
 

@@ -346,8 +346,8 @@ def _records(folder: Path) -> dict[str, str]:
         return {**adapter(dict[str, str]).validate_json(content)}
     except ValueError:
         raise ValueError(
-            f"expected a JSON object of names and checksums in {path}: restore it, or delete it, "
-            "and the files beside it are then taken to be right"
+            f"expected a JSON object of names and checksums in {path}: restore it, or delete it "
+            "to trust the files next to it"
         ) from None
 
 

@@ -111,7 +111,7 @@ class Mixing:
         if (self.columns is None) != (not self.indices):
             raise ValueError(
                 "expected columns and indices together, got one of them: give the images and "
-                "their numbers, or neither and use matrix"
+                "their indices, or neither and use matrix"
             )
 
     def sources(self) -> Tensor:
