@@ -172,7 +172,7 @@ def _checked(value: object, name: str) -> type:
 
 
 def source_hash(part: type | FunctionType) -> str:
-    """Hash the code of a class or function, and what it uses of the module that defines it.
+    """Hash the code of a class or function, and the code in its module that it uses.
 
     The hash covers its own base classes and all functions, classes and constants at the top of the
     module that its code names, directly or through others; comments and docstrings do not count.

@@ -96,7 +96,7 @@ def compared_model(model: FittedModel) -> ComparedRun:
 
 
 def compared_folder(folder: RunFolder, split: str | None = None) -> ComparedRun:
-    """Return what is stored of a run: its log, and its scores of a split (default: its own)."""
+    """Return the stored log of a run, and its scores of a split (default: its own)."""
     run, every, record = folder.read_run(), folder.scores, folder.read_data()
     log = folder.read_log()
     stored = every.get(split) if split else next(iter(every.values()), None)

@@ -197,7 +197,7 @@ def _evaluate_on(
     options: Mapping[str, Any],
     **fields: Any,
 ) -> Iterator[tuple[int, Table, tuple[Scores, list[Warning]]]]:
-    """Score models in other processes; yield what `map_tables` does for scores and warnings."""
+    """Score models in other processes; yield scores and warnings like `map_tables`."""
     from unweave.evaluation.scoring import ScoringTask, map_tables_on  # which imports this module
 
     if any(not isinstance(metric, str) for metric in metrics or ()):

@@ -213,7 +213,7 @@ def train_runs(
 ) -> list[Outcome]:
     """Resolve and train runs; the outcomes are ordered by data.
 
-    What a user should know is printed to the console: how data were read, the settings of runs on
+    The console shows what a user should know: how data were read, the settings of runs on
     own data, and warnings.
 
     Args:

@@ -377,8 +377,8 @@ class FittedModel:
             if x.shape != self.schema.shape or not x.schema.scaling.close_to(scaling):
                 raise ValueError(
                     f"expected a dataset of shape {self.schema.shape}, scaled like the training "
-                    f"data ({scaling.method}), got {x.shape} ({x.schema.scaling.method}): give its path "
-                    "or its values"
+                    f"data ({scaling.method}), got {x.shape} ({x.schema.scaling.method}): give its "
+                    "path or its values"
                 )
             for part in self._chunks(torch.arange(x.size)):
                 yield x.images(part.to(x.device)).to(self.device)

@@ -1,4 +1,4 @@
-"""What a run is: one immutable value, the same in Python, in `run.json` and on the command line."""
+"""Runs: one immutable value each, the same in Python, in `run.json` and on the command line."""
 
 from __future__ import annotations
 
@@ -89,7 +89,7 @@ class Run:
 
     @property
     def notes(self) -> tuple[str, ...]:
-        """What a user may not have intended: schedules that continue after the last step."""
+        """Notes on settings that may be mistakes: schedules that continue after the last step."""
         return tuple(
             f"note: {name} goes {weight}, but the run has only {self.steps:,}"
             for name, weight in self.weights.items()

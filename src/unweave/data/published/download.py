@@ -328,7 +328,7 @@ def _state_file(partial: Path) -> Path:
 
 
 def _read_state(partial: Path) -> _State | None:
-    """Return what is known of a partial download; discard one of which this is damaged."""
+    """Return the record of a partial download; discard the download if its record is damaged."""
     path = _state_file(partial)
     try:
         return read_checked(path, _State) if path.exists() else None
