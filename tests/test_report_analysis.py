@@ -154,7 +154,7 @@ def test_factors_at_chance_have_no_tag_no_best_variable_and_no_frame(lattice):
     assert "the value for shuffled factors" in words
     tagged = [v for v in found.active if v.factor]
     assert all(v.share > v.chance > 0 for v in tagged)
-    assert "standard deviations above that counts as chance" in words
+    assert "standard deviations above it counts as chance" in words
 
 
 def test_one_reason_of_all_scores_is_said_once_and_counts_are_explained(lattice):
