@@ -368,7 +368,7 @@ def test_misspelt_data_get_a_suggestion_in_python(tmp_path):
     (tmp_path / "images").mkdir()
     with pytest.raises(ValueError, match=r"did you mean '.*/images'"):
         uw.fit(tmp_path / "imgs")
-    with pytest.raises(ValueError, match=r"name of a data set: give Shapes2D\(...\)"):
+    with pytest.raises(ValueError, match=r"name of a dataset: give Shapes2D\(...\)"):
         uw.fit("shapes2d")
     with pytest.raises(ValueError, match="got nothing there: check the path"):
         uw.fit(tmp_path / "qqqq" / "imgs")

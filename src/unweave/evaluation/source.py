@@ -207,7 +207,7 @@ class SourceFinder:
 def check_not_a_name(path: str | Path) -> None:
     """Refuse the name of a dataset where a path is expected."""
     if (named := members(Data).get(str(path))) and not Path(path).exists():
-        raise ValueError(f"{str(path)!r} is the name of a data set: give {named.__name__}(...)")
+        raise ValueError(f"{str(path)!r} is the name of a dataset: give {named.__name__}(...)")
 
 
 def _moved(source: Data, place: Path, schema: Schema) -> Arrays | Folder:
