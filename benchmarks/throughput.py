@@ -31,7 +31,7 @@ from unweave.bench.throughput import BATCH
 from unweave.core.parallel import usable_cores
 from unweave.training import Lanes
 
-STORED = 20_000  # images in the plain loop's data set: enough that none is in cache
+STORED = 20_000  # images in the plain loop's dataset: enough that none is in cache
 
 
 def endless(loader: DataLoader[tuple[Tensor, ...]]) -> Iterator[Tensor]:

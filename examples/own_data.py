@@ -1,18 +1,18 @@
-"""Six data sets as scientists have them, and what generated them.
+"""Six datasets of the kind that scientists have, and the factors that generated them.
 
     python examples/own_data.py own-data
     unweave data info own-data/photos
     unweave train data=own-data/photos
     ...
 
-Every data set comes with the factors that generated it, in truth/NAME.csv, which no command reads:
+Every dataset comes with the factors that generated it, in truth/NAME.csv, which no command reads:
 compare them with what models learned by
 
     unweave encode RUN own-data/photos --out seed0.csv
     python examples/own_data.py own-data --compare photos seed0.csv seed1.csv
     python examples/own_data.py own-data --figure photos RUN photos.png
 
-| data set | what it is | factors behind it |
+| dataset | what it is | factors behind it |
 |---|---|---|
 | photos/ | 600 RGB images of unequal sizes; labels.csv with gaps | size, hue, position |
 | spectra.csv | 500 spectra of 120 wavelengths, with names | three concentrations, a shift |
@@ -166,7 +166,7 @@ def write_lines(path: Path, lines: list[list[str]]) -> None:
 
 
 def make(folder: Path, count: int | None = None) -> None:
-    """Write all data sets, of `count` observations each if given, and what generated them."""
+    """Write all datasets, of `count` observations each if given, and what generated them."""
     (folder / "truth").mkdir(parents=True)
     for seed, (name, maker) in enumerate(MAKERS.items()):
         size = {} if count is None else {"count": count}
@@ -312,12 +312,12 @@ def read_numbers(path: Path) -> tuple[list[str], Floats]:
 
 
 def main() -> None:
-    """Write the data sets, or compare codes with what generated one."""
+    """Write the datasets, or compare codes with what generated one."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("folder", type=Path)
     parser.add_argument("--compare", nargs="+", metavar=("NAME", "CODES"))
     parser.add_argument("--figure", nargs=3, metavar=("NAME", "RUN", "PNG"))
-    parser.add_argument("--count", type=int, help="observations of each data set")
+    parser.add_argument("--count", type=int, help="observations of each dataset")
     options = parser.parse_args()
     if options.compare:
         name, *codes = options.compare

@@ -418,7 +418,7 @@ def test_learned_priors_are_refused_with_a_reason(objective):
         reason = objective.incompatibility(latent)
         assert (reason is None) == latent.fixed_prior, latent
         if reason:
-            with pytest.raises(ValueError, match="cannot be used here: codes are drawn from"):
+            with pytest.raises(ValueError, match="cannot be used here: the generator needs"):
                 gan_run(objective, latent=latent).resolve(SMALL.load(CPU))
 
 

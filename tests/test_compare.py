@@ -190,7 +190,7 @@ def test_runs_that_are_not_finished_are_left_out():
     stopped = replace(stopped, log=stopped.log[:1])
     comparison = compare_runs([compared(1.0, 0, 0.1), compared(1.0, 1, 0.2), stopped])
     assert [run.run.seed for run in comparison.sections[0].groups[0].runs] == [0, 1]
-    assert f"left out, not trained to the end: {stopped.name}" in comparison.notes
+    assert f"left out, because their training has not finished: {stopped.name}" in comparison.notes
 
 
 def test_the_band_of_a_curve_is_over_all_runs_of_a_group_whatever_steps_they_logged():

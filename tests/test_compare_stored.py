@@ -99,7 +99,7 @@ def test_a_run_without_its_data_is_compared_by_what_is_stored(unweave, tmp_path)
         path.unlink()
     code, out, err = unweave("compare", *(model.folder for model in models))
     assert (code, out) == (2, "")
-    assert f"{models[0].folder} is compared by what is stored alone" in err
+    assert f"{models[0].folder} is compared only by what is stored" in err
     assert f"{models[1].folder} is left out" in err
 
 
@@ -151,7 +151,7 @@ def test_scores_of_corrected_labels_are_never_mixed_with_old_ones(unweave, tmp_p
     write_images(tmp_path / "x.npz", flip=True)
     content, _ = means(unweave, *folders)
     assert MIG not in content["sections"][0]["groups"][0]["means"]
-    assert "they are of other labels" in " ".join(content["notes"])
+    assert "they were computed from other labels" in " ".join(content["notes"])
     content, _ = means(unweave, *folders, "--metrics", MIG, *ASKED)
     new = [run["values"][MIG] for run in content["sections"][0]["groups"][0]["runs"]]
     expected = [s[MIG].value for s in uw.evaluate(uw.load(folders), 40, metrics=MIG)]
@@ -171,7 +171,7 @@ def test_scores_of_other_codes_are_not_pooled(unweave, tmp_path):
     content, _ = means(unweave, *folders)
     (group,) = content["sections"][0]["groups"]
     assert [MIG in run["values"] for run in group["runs"]] == [False, True]
-    note = f"the stored scores of {folders[0].name} are not used: they are of codes prior-cdf"
+    note = f"scores of {folders[0].name} are not used: they were computed from codes prior-cdf"
     assert note in " ".join(content["notes"])
     (group,) = uw.compare(uw.load(folders), metrics=MIG, rows=40).sections[0].groups
     expected = [s[MIG].value for s in uw.evaluate(uw.load(folders), 40, metrics=MIG)]
@@ -241,7 +241,7 @@ def test_the_same_files_at_two_places_are_one_dataset(tmp_path):
     folders += labelled_store(tmp_path, "d/x.npz", flip=True, seeds=[2])  # other labels
     found = uw.compare(uw.load(folders), rows=40)
     assert [len(s.groups[0].runs) for s in found.sections] == [2, 1]
-    assert "1 of the runs is a copy of others, left out" in found.notes
+    assert "1 of the runs is a copy of others and left out" in found.notes
 
 
 def test_a_run_whose_description_of_the_data_is_damaged_is_left_out(unweave, tmp_path):

@@ -69,7 +69,7 @@ def test_the_documented_subclass_behaves_like_a_shipped_dataset(example):
 def test_an_own_spec_without_splits_says_so(example):
     data = example["Rings"]()
     assert (available_splits(data), split_of(data)) == ((), "all")
-    with pytest.raises(ValueError, match="Rings has no splits, and 'test' was asked for"):
+    with pytest.raises(ValueError, match="Rings has no splits, got 'test'"):
         with_split(data, "test")
 
 

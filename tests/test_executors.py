@@ -408,7 +408,7 @@ def test_other_processes_score_the_split_that_a_model_is_on(tmp_path):
 def test_metrics_that_have_no_name_are_refused(tmp_path):
     train([small_run(steps=5)], SMALL.load(CPU), Store(tmp_path))
     model = uw.load(Store(tmp_path).folder(small_run(steps=5)).path)
-    with pytest.raises(ValueError, match="compute metrics by their names"):
+    with pytest.raises(ValueError, match="expected metrics by name"):
         uw.evaluate([model], 100, metrics=[lambda z, v: 0.0], on=Fake())
     model = uw.fit(SMALL, steps=5, network=uw.MLP((8,)), progress=False)
     with pytest.raises(ValueError, match="models in memory cannot be scored"):

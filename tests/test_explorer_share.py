@@ -299,7 +299,7 @@ def test_report_without_the_extra_says_how_to_get_the_explorer(unweave, models, 
     code, out, err = unweave("report", models[1].folder, "--rows", 50)
     assert code == 0
     assert out.split() == [str(models[1].folder / "report.html")]
-    assert "gets no explorer.html: " in err
+    assert "no explorer.html for run " in err
     assert "pip install 'unweave[explorer]'" in err
 
 

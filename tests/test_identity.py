@@ -267,7 +267,7 @@ def test_no_output_of_a_user_is_written_into_a_run_folder(folder, unweave, monke
     before = {path.name: path.read_bytes() for path in folder.path.iterdir()}
     monkeypatch.setattr("unweave.report.page.render", lambda *_, **__: pytest.fail("computed"))
     for name, write in outputs(model).items():
-        place, refusal = folder.path / name.split()[-1], "outside the folders of runs, got"
+        place, refusal = folder.path / name.split()[-1], "outside run folders, got"
         if isinstance(write, list):
             code, _, err = unweave(*write, place, "--overwrite")
             assert (code, refusal in err, err.count("error: ")) == (2, True, 1), name

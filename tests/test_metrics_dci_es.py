@@ -171,7 +171,7 @@ def test_dci_es_takes_real_numbers_and_checks_its_options():
     assert score.parts["disentanglement"] > 0.99
     assert score.parts["informativeness"] > 0.98
     assert DEPTHS[0] == 1
-    with pytest.raises(ValueError, match="expected two or more depths from 1 on, growing"):
+    with pytest.raises(ValueError, match="expected two or more increasing depths"):
         dci_es(factors, factors, depths=(3, 2))
     with pytest.raises(ValueError, match="expected ordered to name factors"):
         dci_es(factors, factors, ordered=["size"])

@@ -124,7 +124,7 @@ def test_sensitivity_as_in_figures_16_and_17():
     assert theirs.mean[1, 1] > 0.99
     assert theirs.mean[1, 0] < 0.95
     assert theirs.mean[0, 1] < 0.85  # a single pair says little
-    with pytest.raises(ValueError, match="expected at least 1 step, of a protocol"):
+    with pytest.raises(ValueError, match="expected at least 1 step, and a protocol"):
         beta_vae_score(codes, factors, protocol="locatello2019", steps=5)
 
 

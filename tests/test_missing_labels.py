@@ -48,7 +48,7 @@ def test_the_table_holds_numbers_and_gaps(fitted):
     np.testing.assert_array_equal(table.factors[45:, 1], SIZE[45:])
     assert table.continuous == ("size",)
     assert table.factor_sizes == (3, 0)
-    assert table.missing_labels == "45 of 300 observations lack a label and are not scored"
+    assert table.missing_labels == "45 of 300 observations have missing labels and are not scored"
     assert len(table.labelled) == ROWS - 45
     assert table.labelled.labelled is table.labelled
     assert "kind 3, size of real numbers" in repr(table)
@@ -58,7 +58,7 @@ def test_missing_rows_are_left_out_as_if_only_the_others_were_there(fitted):
     table = fitted.table()
     rows = np.arange(45, ROWS)
     factors = np.stack([KIND[rows], SIZE[rows]], 1)
-    with pytest.warns(MissingLabelsWarning, match="45 of 300 observations lack a label"):
+    with pytest.warns(MissingLabelsWarning, match="45 of 300 observations have missing labels"):
         scores = evaluate(table, metrics="mig/locatello2019,mcc,active_units")
     alone = mig(table.codes[rows], factors, continuous=[1])
     assert scores["mig/locatello2019"].value == alone.value
@@ -92,8 +92,8 @@ def test_a_factor_with_few_labels_is_left_out(recwarn):
     )
     assert table.labelled.factor_names == ("kind",)
     assert len(table.labelled) == len(table.labelled.row_names) == ROWS - 5
-    text = "5 of 300 observations lack a label and are not scored; size: too few labels are known"
-    assert table.missing_labels == f"{text}, left out"
+    text = "5 of 300 observations have missing labels and are not scored"
+    assert table.missing_labels == f"{text}; size: too few labels are known, left out"
     assert table.too_few_rows == table.labelled.too_few_rows
     nothing = Table(np.eye(4), np.full((4, 1), np.nan), factor_sizes=(3,))
     assert nothing.labelled.factors.shape == (4, 0)
@@ -141,7 +141,7 @@ def test_rows_that_lack_a_label_are_in_neither_split():
     for split in ("rest", "held-out"):
         selected = Selected(spec, (HeldOut({"kind": (2,)}, split=split),)).load(CPU)
         parts[split] = selected.factors(torch.arange(selected.size))[:, 0]
-        assert "without 30 that lack a label of kind" in selected.notes[-1]
+        assert "without 30 that have no label of kind" in selected.notes[-1]
     assert set(parts["rest"].tolist()) == {0, 1}
     assert set(parts["held-out"].tolist()) == {2}
     assert sum(map(len, parts.values())) == 270
@@ -247,4 +247,4 @@ def test_a_report_analyses_the_rows_with_labels(fitted):
     assert analysis.matrix.shape[1] == 2
     assert all(0 <= start.row < ROWS for start in analysis.starts())
     text = render(fitted, rows=ROWS, scores=analysis.scores)
-    assert "45 of 300 observations lack a label and are not scored." in text
+    assert "45 of 300 observations have missing labels and are not scored." in text

@@ -179,7 +179,7 @@ def test_labels_of_new_folders_are_not_read(tmp_path, unweave):
     assert (code, len(printed.splitlines())) == (0, 4), err
     assert err.splitlines() == [
         "3 images of 6 x 7, grey",
-        "values are scaled as in the training (bytes)",
+        "values are scaled like the training data (bytes)",
     ]
 
 
@@ -248,7 +248,7 @@ def test_values_of_another_kind_are_warned_of():
     assert read_like(schema, x[:2])[:, 1].tolist() == [0, 0]
     other = x[:2].copy()
     other[1, 1] = 5000
-    with pytest.warns(UserWarning, match="value 1 had the same value throughout the training"):
+    with pytest.warns(UserWarning, match="value 1 had the same value in all training data"):
         assert read_like(schema, other)[:, 1].tolist() == [0, 0]
     other = x[:2].copy()
     other[:, 3] += 1000

@@ -158,8 +158,8 @@ def test_too_few_observations_are_not_split():
     model = uw.fit(VECTORS[:49], progress=False, **SMALL)
     assert (model.split, model.dataset.size, model.measures) == ("all", 49, [])
     (line,) = [" ".join(settings_lines([model.run], model.dataset)).partition("latent")[0]]
-    assert "which is few" in " ".join(line.split())
-    assert "which is few" not in " ".join(settings_lines([model.run], uw.data.Blobs().load(CPU)))
+    assert "which are few" in " ".join(line.split())
+    assert "which are few" not in " ".join(settings_lines([model.run], uw.data.Blobs().load(CPU)))
 
 
 # ---- splits of arrays in memory

@@ -114,10 +114,10 @@ def test_traversals_avoid_held_out_combinations_and_have_labels():
 
 def test_missing_traversals_are_noted():
     _, dataset = from_array(np.zeros((30, 4, 4), np.uint8))
-    assert preview_sheet(dataset).notes == ("the factors are unknown: they are not traversed",)
+    assert preview_sheet(dataset).notes == ("the factors are unknown, so there are no traversals",)
     pairs = Paired(Blocks((2, 3), cell=4), changed=1).load(CPU)
     assert factor_traversals(pairs) == []
-    assert "factors are not traversed" in preview_sheet(pairs).notes[0]
+    assert "pairs have no traversals" in preview_sheet(pairs).notes[0]
     _, vectors = from_array(np.random.default_rng(0).normal(size=(6000, 3)))
     assert preview_sheet(vectors).notes == (
         "5,000 of 6,000 observations, at random",
@@ -237,7 +237,7 @@ def test_the_command_prints_notes(unweave, tmp_path):
     assert code == 0
     assert "2 observations of 4: all but f=2" in " ".join(err.split())
     _, _, err = unweave("data", "preview", *data)
-    assert "the factors are unknown: they are not traversed" in " ".join(err.split())
+    assert "the factors are unknown, so there are no traversals" in " ".join(err.split())
 
 
 def test_errors_of_the_command_are_clear(unweave, tmp_path):

@@ -132,7 +132,7 @@ def test_unused_variables_are_listed_and_not_drawn(lattice, monkeypatch):
     page = rendered(lattice)
     assert page.attributes("data-kl") == []
     assert "nothing to traverse" in page.words
-    assert re.search(r"unused z\d, z\d, z\d: less than", page.words)
+    assert re.search(r"unused z\d, z\d, z\d: each carries less than", page.words)
 
 
 def test_unused_variables_of_vectors_are_not_traversed(vectors, monkeypatch):
@@ -157,8 +157,8 @@ def test_scores_and_constant_factors_are_listed(lattice):
 @pytest.mark.parametrize("name", ["tree", "vectors"])
 def test_pages_of_data_without_factors_say_so(name, request):
     words = rendered(request.getfixturevalue(name)).words
-    assert "The factors of these data are not known" in words
-    assert "Most scores compare codes with true factors, which are not known" in words
+    assert "The factors of these data are unknown" in words
+    assert "Most scores compare codes with true factors, which are unknown" in words
 
 
 def test_scores_without_factors_have_their_own_table(model):

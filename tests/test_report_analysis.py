@@ -151,10 +151,10 @@ def test_factors_at_chance_have_no_tag_no_best_variable_and_no_frame(lattice):
     assert not any(each.informative for each in chance.best_variables)
     assert all("no variable above chance" in panel.remark for panel in figures.responses(chance))
     words = rendered(lattice).words
-    assert "as for shuffled factors" in words
+    assert "the value for shuffled factors" in words
     tagged = [v for v in found.active if v.factor]
     assert all(v.share > v.chance > 0 for v in tagged)
-    assert "standard deviations above that counts as chance" in words
+    assert "standard deviations above it counts as chance" in words
 
 
 def test_one_reason_of_all_scores_is_said_once_and_counts_are_explained(lattice):

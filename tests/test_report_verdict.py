@@ -92,7 +92,7 @@ def test_all_of_the_data_are_not_held_out_from_a_model_of_the_training_split(tmp
     every = uw.load(tmp_path / "waves.uw", split="all")
     assert not explained(every).held_out
     judged = verdict(analysis.analyse(every, 100))
-    assert "120 observations of the all split, some or all of which" in judged.sentences[0]
+    assert "120 observations of all data, some or all of which" in judged.sentences[0]
 
 
 def test_held_out_combinations_are_held_out(tmp_path):

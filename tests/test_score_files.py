@@ -117,13 +117,13 @@ def test_rows_with_missing_labels_are_not_scored(unweave, tmp_path):
     score, err = mig(unweave, codes, labels)
     wanted = expected(CODES[30:], CLASSES[30:, :1]).value
     assert score["value"] == pytest.approx(wanted)
-    assert "30 of 240 observations lack a label and are not scored" in err
+    assert "30 of 240 observations have missing labels and are not scored" in err
     floats = CLASSES[:, :1].astype(float)
     floats[:30] = np.nan
     np.savez(tmp_path / "nan.npz", codes=CODES, factors=floats)
     score, err = mig(unweave, tmp_path / "nan.npz")
     assert score["value"] == pytest.approx(wanted)
-    assert "30 of 240 observations lack a label" in err
+    assert "30 of 240 observations have missing labels" in err
 
 
 def test_numbers_stay_numbers(tmp_path):

@@ -118,7 +118,7 @@ def test_decisions_about_factors_and_few_rows_are_noted(unweave, tmp_path):
     first, second = err.splitlines()
     assert first.startswith("angle has 3 real numbers, each 8 times on average, taken as classes; ")
     assert second.startswith(
-        "24 rows are too few: for 3 values of angle there should be 30 at least"
+        "24 rows are too few: for 3 values of angle there should be at least 30"
     )
     for named, cut in (("angle", ["angle"]), ("0,shape", ["angle", "shape"]), ("", [])):
         asked = ["--metrics", "mig", "--json", "--continuous", named]

@@ -109,7 +109,7 @@ def test_a_schedule_can_be_chosen():
         (["latent=10"], "use Gaussian(...) or latent=gaussian"),
         (["seed"], "expected an assignment"),
         (["seed=-1"], "seed: input should be greater than or equal to 0"),
-        (["steps.x=1"], "has no place"),
+        (["steps.x=1"], "cannot be set"),
         (["optimiser.betas=[0.9]"], "optimiser.betas"),
     ],
 )
@@ -207,7 +207,7 @@ def test_messages_name_fields_and_not_the_insides_of_the_library(make, message):
 
 def test_a_schedule_that_outlasts_the_run_is_said_so():
     run = Run(objective=uw.BetaVAE(beta=uw.Linear(steps=1000)), steps=100)
-    assert run.notes == ("note: beta goes from 0 to 1 over 1,000 steps, and the run has 100",)
+    assert run.notes == ("note: beta goes from 0 to 1 over 1,000 steps, but the run has only 100",)
     assert Run(steps=100).notes == ()
 
 
@@ -371,7 +371,7 @@ def test_a_folder_that_holds_another_run_is_refused(tmp_path):
     store.folder(Run(steps=7)).create(Run(steps=7))
     shutil.rmtree(store.folder(Run()).path)
     store.folder(Run(steps=7)).path.rename(store.folder(Run()).path)
-    with pytest.raises(ValueError, match="holds another run"):
+    with pytest.raises(ValueError, match="contains another run"):
         store.folder(Run()).create(Run())
 
 

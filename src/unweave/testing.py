@@ -1,7 +1,7 @@
-"""Checks for your own parts: the laws that unweave's tests apply to the parts it ships.
+"""Checks for your own parts: the laws that unweave's own tests apply.
 
-Call one in a test of your package. It returns nothing if all laws hold; otherwise it raises an
-AssertionError that names the law which is broken and by how much.
+Call one in a test of your package. If a law is broken, it raises an AssertionError that names the
+law and says by how much it is broken.
 
 >>> import unweave as uw
 >>> from unweave.testing import check_network
@@ -65,14 +65,14 @@ def check_objective(
 ) -> None:
     """Check an objective.
 
-    It survives JSON; says of every latent space why it refuses it, or trains on it; its gradients
-    agree with finite differences; each of its terms is finite; runs in lanes equal runs alone; and
-    a run that was interrupted ends with the same bits.
+    The spec survives a round trip through JSON; the objective trains every latent space or explains
+    why it cannot; its gradients agree with finite differences; each of its terms is finite; runs in
+    lanes equal runs alone; and an interrupted run ends with the same bits.
 
     Args:
-        objective: with weights away from their neutral values, so that every term counts.
-        latent: the latent space of the gradient check; a Gaussian of three variables by default.
-        neutral: the objective at weights where it must equal the negative ELBO, as BetaVAE(1.0).
+        objective: weights should differ from their neutral values, so that every term counts.
+        latent: the latent space of the gradient check; by default a Gaussian of three variables.
+        neutral: the objective at weights where it must equal the negative ELBO, like BetaVAE(1.0).
     """
     _check_spec(objective, Run(objective=objective))
     for space in _SPACES:
@@ -97,9 +97,10 @@ def check_objective(
 def check_latent(block: Latent) -> None:
     """Check a latent block.
 
-    It survives JSON; sizes and shapes agree; samples of posterior and prior have the moments and
-    densities that they state; the rate is the mean of log q(z|x) - log p(z); everything works under
-    `torch.vmap`; traversals are within the support; and it trains in lanes and after interruption.
+    The spec survives a round trip through JSON; sizes and shapes agree; samples of posterior and
+    prior have the stated moments and densities; the rate is the mean of log q(z|x) - log p(z);
+    everything works under `torch.vmap`; traversals are within the support; and the block trains in
+    lanes and after an interruption.
     """
     _check_spec(block, Run(latent=block))
     _require(sum(block.variables) == block.size, "variables must add up to the size of the block")
@@ -137,7 +138,7 @@ def check_network(network: Network, shape: Shape = (1, 64, 64)) -> None:
 
     Args:
         network: the spec of an encoder and a decoder.
-        shape: of the observations to try it on, (C, H, W) or (D,).
+        shape: shape of the observations to test it with, (C, H, W) or (D,).
     """
     _check_spec(network, Run(network=network))
     block = Product(style=Gaussian(3), what=Categorical(2))
@@ -168,13 +169,13 @@ def check_network(network: Network, shape: Shape = (1, 64, 64)) -> None:
 def check_metric(metric: Callable[..., float | Score], *, codes: int = 4) -> None:
     """Check a metric of (codes, factors).
 
-    It gives a finite number, the same for the same seed; it does not depend on the order of
-    observations or of latent variables; codes that copy the factors score above codes that are
-    independent of them; rows that do not match, and NaN, are refused with a ValueError.
+    The metric returns a finite number, the same for the same seed; it does not depend on the order
+    of observations or of latent variables; codes that copy the factors score above codes that are
+    independent of them; and rows that do not match, and NaN, raise a ValueError.
 
     Args:
         metric: a function decorated with `unweave.metrics.metric`, or any function of two arrays.
-        codes: number of latent variables to try it on.
+        codes: number of latent variables to test it with.
     """
     random = np.random.default_rng(0)
     factors = random.integers(0, 4, (1_000, 3))
@@ -206,8 +207,9 @@ def check_metric(metric: Callable[..., float | Score], *, codes: int = 4) -> Non
 def check_dataset(data: Data) -> None:
     """Check a dataset.
 
-    It survives JSON; observations have the shape, type and bounds it states, and are the same every
-    time; factors are classes within their sizes; and a model trains on it, also interrupted.
+    The spec survives a round trip through JSON; observations have the shape, type and bounds that
+    the schema states, and are the same every time; factors are classes within their sizes; and a
+    model trains on the dataset, also after an interruption.
     """
     _check_spec(data, Run(data=data))
     dataset = data.load(_CPU)

@@ -131,10 +131,10 @@ export interface Variable {
   information: number;
   /** Whether it carries information about the data. */
   active: boolean;
-  /** Of a continuous variable, for each of its columns: the prior's quantiles at the normal
-   * probabilities of -3, -2.9, ..., 3 (61 values). Sliders are linear in these scores. */
+  /** For each column of a continuous variable, the prior's quantiles at the normal probabilities of
+   * -3, -2.9, ..., 3 (61 values). Sliders are linear in these scores. */
   quantiles: number[][];
-  /** Of a discrete variable: p(c) and the aggregate q(c) of its classes. */
+  /** For a discrete variable, p(c) and the aggregate q(c) of its classes. */
   priorMasses: number[];
   masses: number[];
   /** Names of the groups of the latent tree around it, outermost first. */

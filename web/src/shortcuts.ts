@@ -17,7 +17,7 @@ export function allowSingleKeys(on: boolean): void {
 export const SHORTCUTS: [keys: string[], what: string][] = [
   [["1", "to", "6"], "Open a tab"],
   [["?"], "Show this list"],
-  [["←", "→"], "Move a slider, go to the tab beside, or read a curve"],
+  [["←", "→"], "Move a slider, go to the next tab, or read a curve"],
   [["Page Up", "Page Down"], "Move a slider in larger steps"],
   [["Home", "End"], "First or last tab; ends of a slider"],
   [["Ctrl", "Z"], "Undo"],

@@ -30,7 +30,8 @@ export interface Source {
 
 const SERVER: Source = { manifest: fetchManifest, model: (id) => Model.open(id, true) };
 
-/** Start to watch if the page says so; return what stops it. A hidden page rests. */
+/** Start watching if the page was served with --watch; return a function that stops it. A hidden page
+ * does not ask. */
 export function watch(): () => void {
   if (!manifest.value.watch) return () => undefined;
   const watcher = new Watcher(SERVER);
@@ -122,7 +123,8 @@ async function replace(before: Model, newer: Model): Promise<void> {
   before.close();
 }
 
-/** What a view leaves to the model and the user sees: newer weights would choose something else. */
+/** Return the visible settings that the view leaves to the model, where newer weights would choose
+ * others. */
 export function leftToModel(model: Model, shown: View): Partial<View> {
   const start =
     shown.row === null && shown.upload === null ? { row: model.indexOf(model.data.start) } : {};

@@ -46,10 +46,11 @@ def batch_total_correlation(log_q: Numbers) -> Tensor:
     1/H sum_h [log 1/B sum_i prod_v q(z_hv|x_i) - sum_v log 1/B sum_i q(z_hv|x_i)], [Kim2018]
     app. D, eq. 6; log_q: (H, B, V) = log q(z_hv|x_i) of posteriors with independent variables.
 
-    No objective uses this estimate; it shows why. A sample from elsewhere in the dataset lies in
-    the tails of every q(z|x_i) of the batch, while each of its marginals is still covered, more so
-    for narrow posteriors and many variables. The estimate is then far below zero, which no total
-    correlation is. On samples of the batch's own mixture its mean is not negative.
+    No objective uses this estimate, for a reason that it shows: a sample from elsewhere in the
+    dataset lies in the tails of every q(z|x_i) of the batch, while each of its marginals is still
+    covered, more so for narrow posteriors and many variables. The estimate is then far below zero,
+    which a total correlation cannot be. On samples of the batch's own mixture its mean is not
+    negative.
     """
     log_q = floating(log_q)
     if log_q.dim() != 3 or not log_q.numel():

@@ -69,13 +69,13 @@ def mmd(
     eq. 5, squared). Each kernel is summed over constants C:
 
     - imq: C / (C + |x - y|^2).  [Tolstikhin2018] sec. 4, with the scales of its code.
-    - imq-dimensionwise: sum_d C / (C + (x_d - y_d)^2), as in the code of [Mathieu2019]. About 30
-      times larger at D = 50, so weights do not carry over to the others. It
-      stores no table of pairs, and can be differentiated only once.
+    - imq-dimensionwise: sum_d C / (C + (x_d - y_d)^2), as in the code of [Mathieu2019]. It is about
+      30 times larger at D = 50, so weights do not carry over to the others. It stores no table of
+      pairs, and can be differentiated only once.
     - imq-unsquared: C / (C + |x - y|), as printed in [Mathieu2019] app. B.
     - rbf: exp(-|x - y|^2 / C), by default C = D^2 as in the code of [Zhao2019].
 
-    Give `constants` C, or `scales` s with C = 2 D s (C = 2 s for imq-dimensionwise); see
+    Pass `constants` C, or `scales` s with C = 2 D s (C = 2 s for imq-dimensionwise); see
     `kernel_constants` for the defaults. With groups of columns the result is the sum over the
     groups, where D is the width of each group.
     """

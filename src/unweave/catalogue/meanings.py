@@ -11,7 +11,7 @@ from typing import Any
 
 
 def meaning(cls: type, name: str) -> str:
-    """Return the meaning of a field of a spec in one sentence, "" if nobody has written it down.
+    """Return the meaning of a field of a spec in one sentence, "" if there is none.
 
     >>> from unweave.objectives import FactorVAE
     >>> meaning(FactorVAE, "gamma")

@@ -164,9 +164,9 @@ def _colour_notes(colours: ColourMap, schema: Schema) -> tuple[str, ...]:
 
 def _notes(dataset: Dataset, traversals: list[FactorTraversal]) -> tuple[str, ...]:
     if isinstance(dataset, PairedDataset):
-        return ("pairs, the second image below the first: factors are not traversed",)
+        return ("pairs have no traversals; the second image is below the first",)
     if not dataset.factor_names:
-        return ("the factors are unknown: they are not traversed",)
+        return ("the factors are unknown, so there are no traversals",)
     if others := [each.name for each in traversals if not each.others_fixed]:
         gaps = f"no observations show all classes with the other factors fixed: {', '.join(others)}"
         return (f"* {gaps}; other factors change in these rows too",)

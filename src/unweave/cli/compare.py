@@ -119,7 +119,7 @@ def _read_stored(reasons: Mapping[Path, str], split: str | None) -> list[Compare
         with suppress(ValueError):
             if folder.weights.exists():
                 stored.append(compared_folder(folder, split))
-                what = "compared by what is stored alone"
+                what = "compared only by what is stored"
         print_notes(err, [f"{path} is {what}: {reason.removeprefix(f'{path} ')}"])
     return stored
 

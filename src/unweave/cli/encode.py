@@ -72,7 +72,7 @@ def encode_command(
 
     dataset = print_warnings(err, lambda: model.dataset if path is None else model.open(path))
     if path is not None:
-        scaled = f"values are scaled as in the training ({model.schema.scaling.method})"
+        scaled = f"values are scaled like the training data ({model.schema.scaling.method})"
         print_notes(err, [*dataset.notes, scaled])
     _write_codes(print_warnings(err, encode_table, model, dataset, scales, error), out)
 

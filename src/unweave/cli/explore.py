@@ -139,6 +139,6 @@ def write_explorer(model: FittedModel) -> Path | None:
     except FolderInUse:
         raise
     except ValueError as error:
-        print_notes(err, [f"run {model.run.digest} gets no explorer.html: {error}"])
+        print_notes(err, [f"no explorer.html for run {model.run.digest}: {error}"])
         return None
     return path

@@ -151,17 +151,21 @@ def evaluation_notes(
     for model in models:
         if model.folder is None or labels[model.folder] not in scores:
             continue
-        trained_on = split_of(model.run.data)
-        split = f"{model.split} split"
-        split += "" if model.split == trained_on else f", trained on the {trained_on} split"
-        lines.append(f"measured on {min(rows, model.dataset.size):,} observations of the {split}")
+        trained_on, split = split_of(model.run.data), _split_text(model.split)
+        if model.split != trained_on:
+            split += f" (trained on {_split_text(trained_on)})"
+        lines.append(f"measured on {min(rows, model.dataset.size):,} observations of {split}")
         if bound := scores[labels[model.folder]].get(LIKELIHOOD):
             count, particles = bound.details["observations"], bound.details["particles"]
             lines.append(
-                f"{LIKELIHOOD}: mean bound in nats of {count} observations, {particles} particles "
-                "each"
+                f"{LIKELIHOOD}: mean bound in nats over {count} observations, {particles} "
+                "particles each"
             )
     return list(dict.fromkeys(lines))
+
+
+def _split_text(split: str) -> str:
+    return "all data" if split == "all" else f"the {split} split"
 
 
 def run_labels(models: Iterable[FittedModel]) -> dict[Path, str]:

@@ -43,7 +43,7 @@ def status_command(
     every: Annotated[
         float | None,
         typer.Option(
-            min=1, max=86_400, help="Repeat every so many seconds, until all runs are done."
+            min=1, max=86_400, help="Seconds between repetitions, until all runs are done."
         ),
     ] = None,
     overwrite: OverwriteOption = False,

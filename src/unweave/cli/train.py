@@ -85,7 +85,9 @@ def train_command(
 ) -> None:
     """Train runs; if interrupted, the same command resumes from the last checkpoint.
 
-    If the store has the same run with fewer steps, that run is continued.
+    Settings are field=value. A range (seed=0..9) or a list (objective.beta=1,4) trains one run for
+    each combination, and runs that differ only in seed and weights train side by side. If the store
+    has the same run with fewer steps, that run is continued.
 
     Examples:
 

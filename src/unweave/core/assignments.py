@@ -72,7 +72,9 @@ def _assign(content: dict[str, Any], cls: type, path: list[str], value: Any) -> 
     """Set the value at a dotted path, filling in the defaults of what is passed on the way."""
     name, *rest = path
     if name == "kind" and "__pydantic_extra__" in annotations_of(cls):
-        raise ValueError(f"a block of a {cls.__name__} cannot be called 'kind': call it otherwise")
+        raise ValueError(
+            f"a block of a {cls.__name__} cannot be called 'kind': choose another name"
+        )
     annotation = child_annotation(cls, name)
     if annotation is None:
         raise ValueError(
@@ -88,7 +90,7 @@ def _assign(content: dict[str, Any], cls: type, path: list[str], value: Any) -> 
     owner = owner_of(annotation, inner)
     if owner is None:
         hint = f"choose one first: {name}={' or '.join(members(annotation)) or 'VALUE'}"
-        raise ValueError(f"{'.'.join(path)!r} has no place, as {name!r} is not set; {hint}")
+        raise ValueError(f"{'.'.join(path)!r} cannot be set, because {name!r} is not; {hint}")
     if not isinstance(inner, dict):
         inner = {}
     content[name] = inner = dict(inner)

@@ -61,7 +61,7 @@ def check_output(
     replaced = any(path.iterdir()) if path.is_dir() else os.path.lexists(path) and not _ours(path)
     if replaced and not overwrite:
         raise ValueError(
-            f"{path} exists, and unweave cannot tell that it wrote it: choose another {option}, or "
+            f"{path} exists, and unweave may not have written it: choose another {option}, or "
             "replace it with --overwrite"
         )
 
@@ -74,8 +74,8 @@ def refuse_run_folder(path: Path) -> None:
     for folder in (path, path.parent):
         if (folder / RUN).exists():
             raise ValueError(
-                f"expected a place outside the folders of runs, got {path}: {folder} has the files "
-                "of a run and no others; choose another folder"
+                f"expected a path outside run folders, got {path}: {folder} is the folder of a "
+                "run, which has no other files; choose another folder"
             )
 
 

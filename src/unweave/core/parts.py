@@ -172,7 +172,7 @@ def _checked(value: object, name: str) -> type:
 
 
 def source_hash(part: type | FunctionType) -> str:
-    """Hash the code of a class or function, and what it uses of the module that defines it.
+    """Hash the code of a class or function, and the code in its module that it uses.
 
     The hash covers its own base classes and all functions, classes and constants at the top of the
     module that its code names, directly or through others; comments and docstrings do not count.
@@ -350,7 +350,6 @@ def _accepted(value: Any, bases: tuple[type, ...]) -> Any:
     fields = getattr(cls, "__dataclass_fields__", None)
     if fields is None or not named <= fields.keys():
         raise ValueError(
-            f"{cls.__name__} has to be a spec, with all of its fields: decorate it with "
-            "@unweave.spec"
+            f"{cls.__name__} must be a spec, with all of its fields: decorate it with @unweave.spec"
         )
     return value

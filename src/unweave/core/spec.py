@@ -70,7 +70,7 @@ CONFIG = ConfigDict(extra="forbid", allow_inf_nan=False)
 def spec(cls: type[T]) -> type[T]:
     """Make a class a spec: a frozen dataclass whose fields pydantic validates.
 
-    What cannot be is a ValueError of one line that says what to do.
+    Invalid values raise a ValueError of one line that says what to do.
     """
     validator: Any = classmethod(_reject_booleans)
     setattr(cls, "_reject_booleans", model_validator(mode="before")(validator))  # noqa: B010

@@ -1,7 +1,7 @@
 """Datasets: rendered, read from files, or arrays in memory.
 
-A data spec describes the data; its `load(device)` returns the `Dataset` to draw batches from. The
-union `Data` is the registry of specs.
+A data spec describes the data, and its `load(device)` returns a `Dataset`, from which batches are
+drawn. The union `Data` is the registry of specs.
 """
 
 from __future__ import annotations

@@ -236,8 +236,8 @@ class Schema:
 class Dataset(ABC):
     """Observations 0..N-1 on a device, and the classes of their factors where these are known.
 
-    A dataset of your own sets `schema` and `device` and implements `images`. It also implements
-    `factors`, unless its factors are unknown or its schema has a lattice.
+    To write your own dataset, set `schema` and `device` and implement `images`. Also implement
+    `factors`, unless the factors are unknown or the schema has a lattice.
     """
 
     schema: Schema
@@ -245,10 +245,10 @@ class Dataset(ABC):
 
     @abstractmethod
     def images(self, index: Tensor) -> Tensor:
-        """Return observations (..., *shape), float32 on the device, by their numbers (...)."""
+        """Return the observations with these indices (...), float32 (..., *shape) on the device."""
 
     def factors(self, index: Tensor) -> Tensor:
-        """Return the classes of the factors (..., K), int64 on the device, by numbers (...).
+        """Return the classes of the factors at these indices (...), int64 (..., K) on the device.
 
         The class of a missing label is MISSING.
         """
@@ -259,7 +259,7 @@ class Dataset(ABC):
         return self.check(index).new_zeros(*index.shape, 0)
 
     def check(self, index: Tensor) -> Tensor:
-        """Return numbers of observations as int64 on the device; refuse those out of range."""
+        """Return indices of observations as int64 on the device; refuse those out of range."""
         return check_indices(index, self.size, "indices of the data").to(self.device)
 
     @property
@@ -327,8 +327,8 @@ class Dataset(ABC):
 class DataSpec(Protocol):
     """A spec of data: fields that identify the data, and `load`.
 
-    A class of your own that is decorated with `unweave.spec` and has this method can be used
-    wherever a dataset of the package can.
+    You can use your own class wherever a dataset of the package works, if it is decorated with
+    `unweave.spec` and has this method.
     """
 
     kind: str

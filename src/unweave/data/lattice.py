@@ -127,7 +127,7 @@ class Lattice:
         return math.prod(self.sizes)
 
     def index(self, factors: Tensor) -> Tensor:
-        """Map combinations of classes (..., K) to their numbers (...)."""
+        """Map combinations of classes (..., K) to their indices (...)."""
         if factors.ndim < 1 or factors.shape[-1] != len(self.members):
             raise ValueError(
                 f"expected factors of shape (..., {len(self.members)}) for "
@@ -143,7 +143,7 @@ class Lattice:
         return index
 
     def factors(self, index: Tensor) -> Tensor:
-        """Map numbers (...) to combinations of classes (..., K)."""
+        """Map indices (...) to combinations of classes (..., K)."""
         rest = check_indices(index, self.size, "indices of the lattice")
         columns: list[Tensor] = []
         for size in reversed(self.sizes):

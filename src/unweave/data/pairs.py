@@ -59,7 +59,7 @@ class Paired:
             )
         if source.lattice is None:
             raise ValueError(
-                "expected a dataset of all combinations of its factors to make pairs of, got "
+                "expected a dataset with all combinations of its factors, to make pairs, got "
                 f"{name}: use one with a lattice, such as shapes2d"
             )
         schema = source.schema

@@ -33,7 +33,7 @@ from unweave.data.synthetic.shapes2d import Shapes2D
 
 @spec
 class Selected:
-    """Some observations of a dataset, chosen by selections that follow one another.
+    """Some observations of a dataset, chosen by selections that are applied one after the other.
 
     `features` is a file of further classes that selections may use as if they were factors:
     features that a model has learned, binned into classes by `write_features`. Its array

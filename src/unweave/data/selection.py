@@ -78,15 +78,15 @@ class Subset:
 class HeldOut:
     """Hold out combinations of factors, to test zero-shot generalisation.
 
-    An observation is held out if it shows one of the given classes of every given factor.
-    `classes` is one combination, {"shape": ("heart",), "x": (0, 1)}, or several, of which any is
-    held out. Write a class by its label (`Dataset.factor_labels`), which in your own data is the
-    text or number in the file, {"size": (0.5,)}; if a factor has no labels, as the positions of
-    `Shapes2D`, write the number of the class, from 0. "0..15" stands for all from 0 to 15. Classes
-    that show the same image according to the dataset are held out together. `split="rest"` keeps
-    the other observations and `split="held-out"` those held out, combinations of classes that a
-    model trained on the rest has only seen one by one. Observations that lack a label of a given
-    factor are in neither.  [Esmaeili2019] sec. 6.4
+    An observation is held out if it has one of the given classes of every given factor. `classes`
+    is one combination, {"shape": ("heart",), "x": (0, 1)}, or a list of combinations. Name a class
+    by its label (`Dataset.factor_labels`), which in your own data is the text or number in the
+    file, {"size": (0.5,)}. If a factor has no labels, like the positions of `Shapes2D`, give the
+    number of the class, from 0. "0..15" stands for all classes from 0 to 15. Classes that show the
+    same image according to the dataset are held out together. `split="rest"` keeps the other
+    observations, and `split="held-out"` those held out: combinations of classes that a model
+    trained on the rest has only seen separately. Observations without a label of a given factor are
+    in neither. [Esmaeili2019] sec. 6.4
     """
 
     classes: Combination | Annotated[tuple[Combination, ...], Field(min_length=1)]
@@ -130,7 +130,7 @@ class Incomplete:
 
     round(share * combinations) combinations are missing, with all their observations;
     `split="held-out"` keeps those instead of the rest. Classes that show the same image according
-    to the dataset count as one. Observations that lack a label of these factors are in neither.
+    to the dataset count as one. Observations without a label of these factors are in neither.
     """
 
     factors: Annotated[tuple[str, ...], Field(min_length=1)]
@@ -170,7 +170,8 @@ class Correlated:
 
     where f and g are the classes, n the numbers of classes and s the `scale`: 0.2 correlates the
     factors strongly, 0.7 weakly. `count` is the number of observations to draw, by default as many
-    as there are; those that lack a label of the two factors are not drawn.  [Trauble2021] sec. 3
+    as there are. Observations without a label of one of the two factors are not drawn.
+    [Trauble2021] sec. 3
     """
 
     factors: tuple[str, str]
@@ -222,7 +223,9 @@ def _without_labels(dataset: Factored, names: Sequence[str]) -> str:
     columns = [schema.column(name) for name in names]
     lost = schema.size - len(_labelled(dataset, torch.arange(schema.size), columns)[0])
     return (
-        f", without {lost:,} that lack a label of {', '.join(dict.fromkeys(names))}" if lost else ""
+        f", without {lost:,} that have no label of {', '.join(dict.fromkeys(names))}"
+        if lost
+        else ""
     )
 
 

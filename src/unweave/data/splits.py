@@ -52,9 +52,9 @@ def with_split(data: AnyData, split: AnySplit) -> AnyData:
         source = data.source if isinstance(data, Selected) else data
         available = f"has the splits {', '.join(known)}" if known else "has no splits"
         raise ValueError(
-            f"{getattr(source, 'kind', type(source).__name__)} {available}, and {split!r} was "
-            "asked for: files and published datasets have all, train and others, and a selection "
-            "by held-out or incomplete has rest and held-out"
+            f"{getattr(source, 'kind', type(source).__name__)} {available}, got {split!r}: "
+            "files and published datasets have all, train and others, and a selection by held-out "
+            "or incomplete has rest and held-out"
         )
     if isinstance(data, Selected) and split in get_args(HeldOutSplit):
         select = [to_json(selection) for selection in data.select]

@@ -45,17 +45,17 @@ def compare(
 ) -> Comparison:
     """Compare models group by group: the models of a group differ only in their seed.
 
-    The comparison has the end of each log, scores, the best group by each, and, for groups of two
-    models or more, the latents matched across seeds and UDR. Models on different data are never
-    pooled: each dataset has a section of its own.
+    The comparison has final terms, scores, the best group by each, and, for groups of two or more
+    models, the latents matched across seeds and UDR. Models on different data are never pooled:
+    each dataset has a section of its own.
 
     Args:
         models: as `fit` and `load` return them in a list.
-        metrics: what to compute, as `unweave.evaluate` takes it. Default: the scores that are
-            stored with the models, of the split that the models are on.
-        rows: observations to encode.
-        level: of the intervals.
-        seed: of the metrics.
+        metrics: what to compute, as in `unweave.evaluate`. Default: the scores stored with the
+            models, for their split.
+        rows: number of observations to encode.
+        level: confidence level of the intervals.
+        seed: seed of the metrics.
     """
     if isinstance(models, FittedModel):
         raise TypeError("expected a list of models to compare, got one: give [one, two, ...]")
@@ -91,12 +91,12 @@ def compared_model(model: FittedModel) -> ComparedRun:
     if model.folder is not None:
         run = compared_folder(RunFolder(model.folder), model.split)
         if run.facts and run.facts.labels != model.dataset.labels_fingerprint:
-            run = replace(run, scores={}, facts=None, unused="they are of other labels")
+            run = replace(run, scores={}, facts=None, unused="they were computed from other labels")
     return replace(run, data=content_of(model))
 
 
 def compared_folder(folder: RunFolder, split: str | None = None) -> ComparedRun:
-    """Return what is stored of a run: its log, and its scores of a split (default: its own)."""
+    """Return the stored log of a run, and its scores of a split (default: its own)."""
     run, every, record = folder.read_run(), folder.scores, folder.read_data()
     log = folder.read_log()
     stored = every.get(split) if split else next(iter(every.values()), None)
@@ -119,9 +119,9 @@ def compared_folder(folder: RunFolder, split: str | None = None) -> ComparedRun:
 def _unused(facts: ScoreFacts, log: Sequence[Row]) -> str:
     """Return why stored scores cannot be compared with those of other runs, or ""."""
     if log and facts.step < log[-1]["step"]:
-        return f"they are of step {facts.step:,}, and training went on since"
+        return f"they are from step {facts.step:,}, and training has continued since"
     if facts.codes != "mean":
-        return f"they are of codes {facts.codes}, not of means"
+        return f"they were computed from codes {facts.codes}, not from means"
     return "factors were declared continuous for them" if facts.continuous is not None else ""
 
 
@@ -173,7 +173,7 @@ def compare_runs(runs: Sequence[ComparedRun], level: float = 0.95, seed: int = 0
     notes = []
     finished = [run for run in runs if not run.log or run.log[-1]["step"] >= run.run.steps]
     if unfinished := [run.name for run in runs if run not in finished]:
-        notes.append(f"left out, not trained to the end: {', '.join(unfinished)}")
+        notes.append(f"left out, because their training has not finished: {', '.join(unfinished)}")
     alike = same_but_for_the_seed([run.run for run in finished], [run.data for run in finished])
     chosen: dict[tuple[int, int], int] = {}
     for group, numbers in enumerate(alike):
@@ -186,7 +186,7 @@ def compare_runs(runs: Sequence[ComparedRun], level: float = 0.95, seed: int = 0
         )
     if copies := len(finished) - len(distinct):
         are = "is a copy" if copies == 1 else "are copies"
-        notes.append(f"{copies} of the runs {are} of others, left out")
+        notes.append(f"{copies} of the runs {are} of others and left out")
     datasets: dict[str, list[ComparedRun]] = {}
     for run in distinct:
         datasets.setdefault(run.data, []).append(run)
@@ -314,7 +314,7 @@ def _section_notes(section: Section) -> list[str]:
     for kind, values in kinds.items():
         if len(values) > 1:
             notes.append(
-                f"{section.data}: stored scores are of different {kind} "
+                f"{section.data}: stored scores have different {kind} "
                 f"({', '.join(sorted(values))}), so they are not quite comparable; score all runs "
                 "again, or name metrics to compute"
             )
@@ -331,13 +331,13 @@ def _section_notes(section: Section) -> list[str]:
         )
     if all(len(group.runs) == 1 for group in section.groups):
         notes.append(
-            f"{section.data}: every group has a single seed, so differences cannot be told from "
-            "chance; train more seeds, as in seed=0..4"
+            f"{section.data}: every group has a single seed, so differences may be chance; "
+            "train more seeds, as in seed=0..4"
         )
     off = [run.name for run in runs if run.table is None]
     if off:
         notes.append(
-            f"{section.data}: {len(off)} of {len(runs)} runs could not be encoded, and have no "
-            "part in UDR and matched latents"
+            f"{section.data}: {len(off)} of {len(runs)} runs could not be encoded, so they are "
+            "missing from UDR and matched latents"
         )
     return notes

@@ -25,7 +25,7 @@ _FINAL = ("distortion", "rate")  # terms at the end of a log
 
 @dataclass(frozen=True, eq=False)
 class ComparedRun:
-    """What a comparison reads of a run: its settings, its log, its scores and its codes.
+    """A run as a comparison reads it: settings, log, scores and codes.
 
     `data` identifies the data. `facts` describe what the scores were computed on; None without
     scores. `unused` says why stored scores are not used. `table` is None if the run could not be
@@ -133,7 +133,7 @@ class Section:
 class Comparison:
     """A comparison of runs, with a section for each dataset; it prints as text.
 
-    `level` is that of all intervals. `notes` say what a reader should know.
+    `level` is the confidence level of all intervals. `notes` are remarks for the reader.
     """
 
     sections: tuple[Section, ...]

@@ -154,18 +154,18 @@ def evaluate(
     several processes at once.
 
     Args:
-        models: as `fit` and `load` return them in a list.
-        rows: observations to encode.
-        metrics: names of metrics or functions of your own, as `unweave.metrics.evaluate` takes
-            them. "log_likelihood" is the importance-weighted bound of 100 observations, and "udr"
-            compares the models that differ only in their seed. Default: all that apply and are not
-            slow.
+        models: a list of models, as `fit` and `load` return it.
+        rows: number of observations to encode.
+        metrics: names of metrics or functions of your own, as in `unweave.metrics.evaluate`.
+            "log_likelihood" is the importance-weighted bound for 100 observations, and "udr"
+            compares models that differ only in their seed. Default: all metrics that apply and are
+            not slow.
         codes: "prior-cdf" maps codes to normal quantiles through the prior's cdf (see
             `FittedModel.table`); metrics that need the scales of q(z|x) are then left out.
-        seed: of the metrics.
-        on: where to encode and score: `uw.Local()`, `uw.Ray()` or `uw.Slurm()`. Models need their
-            folders, where their tables are stored, and metrics have to be named.
-        options: of every metric, such as `interval`.
+        seed: seed of the metrics.
+        on: where to encode and score: `uw.Local()`, `uw.Ray()` or `uw.Slurm()`. The models must be
+            stored in folders, and the metrics must be given by name.
+        options: options of every metric, such as `interval`.
     """
     if isinstance(models, FittedModel):
         raise TypeError("expected a list of models, got one: give [model]")
@@ -197,11 +197,14 @@ def _evaluate_on(
     options: Mapping[str, Any],
     **fields: Any,
 ) -> Iterator[tuple[int, Table, tuple[Scores, list[Warning]]]]:
-    """Score models in other processes; yield what `map_tables` does for scores and warnings."""
+    """Score models in other processes; yield scores and warnings like `map_tables`."""
     from unweave.evaluation.scoring import ScoringTask, map_tables_on  # which imports this module
 
     if any(not isinstance(metric, str) for metric in metrics or ()):
-        raise ValueError("other processes compute metrics by their names, got a function: name it")
+        raise ValueError(
+            "expected metrics by name, because other processes compute them, got a function: give "
+            "its name, module:function"
+        )
     names = None if metrics is None else tuple(metrics)
     for split in dict.fromkeys(map(_other_split, models)):
         task = ScoringTask(folders=(), metrics=names, options={**options}, split=split, **fields)
@@ -347,22 +350,23 @@ def describe(
 ) -> dict[str, Score] | list[dict[str, Score]]:
     """Describe a model, or each of several, without labels: scores by name and protocol.
 
-    The unsupervised metrics of its codes (`unweave.metrics.describe`); the overlap of its
-    encodings: the exact mutual information with its bounds, the relative scale and the overlapping
-    neighbours; the exact total correlation; every divergence between q(z) and the prior
-    (`unweave.metrics.prior_match`); the occupancy of each mixture prior; and the log-likelihood.
+    The scores are the unsupervised metrics of its codes (`unweave.metrics.describe`); the overlap
+    of its encodings (the exact mutual information with its bounds, the relative scale and the
+    overlapping neighbours); the exact total correlation; every divergence between q(z) and the
+    prior (`unweave.metrics.prior_match`); the occupancy of each mixture prior; and the
+    log-likelihood.
 
     Neighbours, and bounds from pairs, need Gaussian encodings with independent dimensions. A model
-    without log p(x) has no likelihood. Information and correlation are those of the encoded rows:
-    the mutual information of N rows is at most log N.
+    without log p(x) has no likelihood. Information and correlation are those of the encoded rows,
+    so the mutual information of N rows is at most log N.
 
     Args:
-        models: one, or several, which are encoded together.
-        rows: observations of the data to encode; None: all.
+        models: one model, or several, which are encoded together.
+        rows: number of observations to encode; None for all.
         samples: points at which the exact q(z) is evaluated, and rows whose neighbours are counted.
-        observations: how many to estimate the likelihood of; 0: none.
+        observations: number of observations whose likelihood is estimated; 0 for none.
         particles: importance samples for each of these.
-        seed: of rows and samples.
+        seed: seed of rows and samples.
     """
     several = [models] if isinstance(models, FittedModel) else models
     by_number = {}

@@ -120,29 +120,29 @@ def fit(
 ) -> FittedModel | list[FittedModel]:
     """Learn a representation of data; several seeds train together and return a list.
 
-    Settings that are not given are those of `Run`; for own data (an array, a file or a folder) they
-    are chosen to suit it.
+    Settings that you do not give are the defaults of `Run`; for your own data (an array, a file or
+    a folder) they are chosen to suit the data.
 
-    After Ctrl-C the models are as they were at the last step, with a warning; with a store, the
-    same call resumes there. A second Ctrl-C raises KeyboardInterrupt. SIGTERM saves the runs and
-    then raises KeyboardInterrupt.
+    Ctrl-C returns the models as they are, with a warning; with a store, the same call resumes
+    there. A second Ctrl-C raises KeyboardInterrupt. SIGTERM saves the runs and then raises
+    KeyboardInterrupt.
 
     Args:
         data: observations as an array or tensor, the path of a file or folder, or a data spec.
-        seed: the seed, or several. Runs of several that fail are left out, with a warning.
+        seed: one seed or several. If several are given, runs that fail are left out with a warning.
         device: "auto" (CUDA if there is one), "cpu", "cuda", ...
-        store: a folder or URL (s3://bucket/study) to keep the runs in; a run found there is
-            resumed or loaded, and one that has fewer steps is continued.
-        progress: show progress, how the data were read and which settings were chosen; False for
-            none; or a function f(step, rows) that is called with every log row of each lane.
-        split: the split to train on. By default "train" of own data with 50 observations or more,
-            of which the rest is held out for validation and testing; "all" holds nothing out.
+        store: a folder or URL (s3://bucket/study) to store the runs in. A run that is already there
+            is resumed or loaded, and one with fewer steps is continued.
+        progress: True shows progress, how the data were read and which settings were chosen; False
+            shows nothing; a function f(step, rows) is called with every log row of each lane.
+        split: the split to train on. By default, own data with at least 50 observations are trained
+            on "train", and the rest is held out for validation and testing; "all" holds nothing
+            out.
         precision: GPU matmul precision, from slowest to fastest: "fp32", "tf32", "bf16".
         measure: what to measure during training, and how often; `model.measures` has the results.
         on: where to train: `uw.Local()`, `uw.Ray()` or `uw.Slurm()`, which need a store that all
-            workers see. By default this process trains.
-        retry_failed: let runs of the store that failed before start again from their last
-            checkpoint.
+            workers can reach. By default this process trains.
+        retry_failed: restart failed runs of the store from their last checkpoint.
         fields: latent, objective, network, likelihood, optimiser, labels, batch_size, steps, as in
             `Run`.
     """
@@ -213,7 +213,7 @@ def train_runs(
 ) -> list[Outcome]:
     """Resolve and train runs; the outcomes are ordered by data.
 
-    What a user should know is printed to the console: how data were read, the settings of runs on
+    The console shows what a user should know: how data were read, the settings of runs on
     own data, and warnings.
 
     Args:

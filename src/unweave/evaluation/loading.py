@@ -54,19 +54,19 @@ def load(
     device: str = "auto",
     network: Network | None = None,
 ) -> FittedModel | list[FittedModel]:
-    """A run from its folder, or from a file written by `FittedModel.save`; several give a list.
+    """Load a run from its folder or from a file written by `FittedModel.save`; a list gives a list.
 
-    A path that exists is loaded as it is. Otherwise its last part may be the start of a digest, as
-    in `load("runs/3f2a")`, if only one run in that folder starts so. A run that is not finished has
-    its newest weights.
+    If the path does not exist, its last part may be the start of a digest, as in
+    `load("runs/3f2a")`, if only one run in that folder starts with it. A run that is not finished
+    has its newest weights.
 
-    The data are not needed, and are loaded when something is first measured on them; runs over the
-    same data share one loading of it. `data` says where they are now, if they were moved, or is the
-    array that a run was trained on. They are compared by content, not by name. `split` puts the run
-    on another split of its data than it was trained on: `load(path, split="test")` measures on what
-    it has not seen, `split="held-out"` on the combinations that were held out. A run that was
-    trained on all of the data has seen every split of it, of which it warns. A run whose network
-    was `uw.Modules` of modules that cannot be imported needs them again, as `network`.
+    The data are loaded only when something is first measured on them, and runs on the same data
+    share them. `data` is where the data are now, if they have moved, or the array that a run was
+    trained on; it must have the same content. `split` chooses the split to evaluate on: `load(path,
+    split="test")` evaluates on data that the run has not seen, and `split="held-out"` on the
+    combinations that were held out. If the run was trained on all of the data, it has seen every
+    split, and a warning says so. If its network was `uw.Modules` of modules that cannot be
+    imported, pass them again as `network`.
     """
     finder = SourceFinder(data, split, pick_device(device))
     if isinstance(path, (str, Path)):

@@ -57,15 +57,15 @@ TINY = float(np.finfo(np.float32).tiny)  # replaces a standard deviation that un
 class FittedModel:
     """A trained run: encode, decode, sample, traverse, and a table for the metrics.
 
-    Observations and codes are passed as arrays or tensors and returned as float32 arrays; decoded
+    Methods take observations and codes as arrays or tensors and return float32 arrays; decoded
     observations are float64 if they lie too far from 0 for float32. Observations are in the units
-    of the data that the model was trained on, as `schema.scaling` says; images of bytes are in
-    [0, 1]. `encode` and the like also take a path. z has D dimensions, which form V latent
-    variables: the K dimensions of a categorical variable are one.
+    of the training data, as `schema.scaling` says; values of 8-bit images are in [0, 1]. `encode`
+    and similar methods also take a path. z has D dimensions, which form V latent variables: the K
+    dimensions of a categorical variable are one variable.
 
-    Only methods that measure something on the data need them; the data are loaded when `dataset`
-    is first used. `split` names the split of the data, as `load` takes it.
-    A model can be saved to one file, copied and pickled, always without the data.
+    Only methods that evaluate the model on its data need the data, which are loaded when `dataset`
+    is first used. `split` names the split of the data, as in `load`. A model can be saved to one
+    file, copied and pickled, always without the data.
     """
 
     def __init__(
@@ -97,17 +97,17 @@ class FittedModel:
 
     @property
     def data(self) -> Data:
-        """The spec of the data that the model is on."""
+        """The spec of the data that the model is evaluated on."""
         return self.source.data
 
     @property
     def dataset(self) -> Dataset:
-        """The data that the model is on, loaded at first use."""
+        """The data that the model is evaluated on, loaded at first use."""
         return self.source.dataset
 
     @property
     def split(self) -> str:
-        """The split of the data that the model is on."""
+        """The split of the data that the model is evaluated on."""
         return split_of(self.data)
 
     def save(self, path: str | Path) -> None:
@@ -145,7 +145,7 @@ class FittedModel:
         """Return the means of q(z|x), (N, D), which `decode` takes.
 
         x is an array of observations, or the path of a file or folder of them. Channels may be
-        first or last; if the shape leaves that open, they are where those of the training were.
+        first or last; if the shape is ambiguous, they are where they were in the training data.
         """
         return self._map(lambda nets, part: nets.model.encode(part).mean, self._observations(x))
 
@@ -237,7 +237,7 @@ class FittedModel:
     ) -> Array:
         """Decode `values` (n, its dimensions) of one variable, (n, *shape).
 
-        The other dimensions stay at `start` (D,), and a generator's `noise` stays as it is.
+        The other dimensions stay at `start` (D,), and a generator's `noise` is constant.
         """
         codes = np.tile(start, (len(values), 1))
         codes[:, self.run.latent.columns[variable]] = values
@@ -246,10 +246,11 @@ class FittedModel:
     def log_likelihood(
         self, x: Observations, particles: int = 5000, seed: int = 0
     ) -> NDArray[np.float64]:
-        """Return importance-weighted lower bounds of log p(x) in nats, (N,).  [Burda2016] eq. 8.
+        """Return importance-weighted lower bounds on log p(x) in nats, (N,).  [Burda2016] eq. 8.
 
-        log 1/K sum_k p(x, z_k) / q(z_k|x) with z_k ~ q(z|x), which tightens as the number K of
-        particles grows. Discrete variables are sampled, not relaxed. Memory does not grow with K.
+        log 1/K sum_k p(x, z_k) / q(z_k|x) with z_k ~ q(z|x). The bound gets tighter as the number K
+        of particles grows. Discrete variables are sampled, not relaxed. Memory does not grow with
+        K.
         """
         if not self.run.objective.autoencodes:
             raise ValueError(
@@ -292,7 +293,7 @@ class FittedModel:
 
         `codes` are the means of q(z_v|x). With "prior-cdf" they are mapped to normal quantiles
         through the prior's cdf, as [Mathieu2019] app. B does for Student-t priors; discrete codes
-        are left as they are.
+        are not changed.
         """
         index = self.rows(rows, seed)
         return self.tabulate(index, self.posteriors(index), codes)
@@ -362,8 +363,8 @@ class FittedModel:
     def open(self, path: str | Path) -> NewObservations:
         """Open new observations at a path, for `encode`.
 
-        Images get the size and channels of those of the training, columns of a table are found by
-        name, and values are scaled as in the training. Labels are not read.
+        Images get the size and channels of the training images, columns of a table are found by
+        name, and values are scaled like the training data. Labels are not read.
         """
         return open_like(path, self.schema, self.run.data)
 
@@ -375,9 +376,9 @@ class FittedModel:
             scaling = self.schema.scaling
             if x.shape != self.schema.shape or not x.schema.scaling.close_to(scaling):
                 raise ValueError(
-                    f"expected a dataset of shape {self.schema.shape}, scaled as in the training "
-                    f"({scaling.method}), got {x.shape} ({x.schema.scaling.method}): give its path "
-                    "or its values"
+                    f"expected a dataset of shape {self.schema.shape}, scaled like the training "
+                    f"data ({scaling.method}), got {x.shape} ({x.schema.scaling.method}): give its "
+                    "path or its values"
                 )
             for part in self._chunks(torch.arange(x.size)):
                 yield x.images(part.to(x.device)).to(self.device)

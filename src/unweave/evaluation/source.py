@@ -136,7 +136,7 @@ class DataSource:
             )
         if expected.schema.factor_names and not found.factor_names:
             warnings.warn(
-                "these data have no labels, unlike those of the training; for scores with factors, "
+                "these data have no labels, unlike the training data; for scores with factors, "
                 "give them too: data=from_array(images, factors)[0]",
                 stacklevel=2,
             )
@@ -208,7 +208,7 @@ class SourceFinder:
 def check_not_a_name(path: str | Path) -> None:
     """Refuse the name of a dataset where a path is expected."""
     if (named := members(Data).get(str(path))) and not Path(path).exists():
-        raise ValueError(f"{str(path)!r} is the name of a data set: give {named.__name__}(...)")
+        raise ValueError(f"{str(path)!r} is the name of a dataset: give {named.__name__}(...)")
 
 
 def _moved(source: Data, place: Path, schema: Schema) -> Arrays | Folder:
@@ -296,7 +296,7 @@ def _key(spec: Arrays, schema: Schema) -> str | None:
         if missing := [name for name in schema.value_names if name not in names]:
             raise ValueError(
                 f"expected the {len(schema.value_names)} columns that the model was trained on, "
-                f"{spec.path} has no column {', '.join(map(repr, missing[:3]))}"
+                f"but {spec.path} has no column {', '.join(map(repr, missing[:3]))}"
                 + (f" and {len(missing) - 3} others" if len(missing) > 3 else "")
             )
         return join_columns(schema.value_names)

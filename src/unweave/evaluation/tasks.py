@@ -117,7 +117,7 @@ class Job:
         return [self.of([run]) for run, folder in pairs if folder.failed]
 
     def train(self, progress: Progress | None = None, deadline: float = math.inf) -> Trained:
-        """Train the runs in this process, or what is missing of them."""
+        """Train the runs that are not finished, in this process."""
         begun, task = time.monotonic(), self.task
         outcomes = train(
             task.runs,

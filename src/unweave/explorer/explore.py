@@ -50,16 +50,16 @@ def explore(
     port: int = 0,
     open_browser: bool = True,
 ) -> InlinePage | None:
-    """Explore models in the browser: move their latent variables, and see the data as codes.
+    """Explore models in the browser: move their latent variables, and see where the data lie.
 
-    In a notebook the page appears inline, with everything in it, as `share` writes it. Elsewhere a
-    server on this machine, which no other machine reaches, shows it until Ctrl-C.
+    In a notebook the whole page appears inline, as `share` writes it. Elsewhere a server on this
+    machine serves it until you press Ctrl-C; other machines cannot reach it.
 
     Args:
         models: one model, or several to compare; by default all runs of the store.
         store: the folder of runs, if no models are given.
-        watch: follow runs in training; models that have a folder are read from it.
-        port: the port to listen on, by default any that is free.
+        watch: follow runs that are training; models that have a folder are read from it.
+        port: the port to listen on; by default a free one.
         open_browser: whether to open the page.
 
     Raises:

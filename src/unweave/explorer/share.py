@@ -31,17 +31,17 @@ def share(
 ) -> Path:
     """Write one page in which anyone can explore models, offline and without Python.
 
-    The page has the encoders and decoders, which run in the browser, and observations of the data
-    with their codes: whoever has the page has these observations. It makes no request. The same
+    The page has the encoders and decoders, which run in the browser, and observations from the data
+    with their codes: anyone who has the page has these observations. It makes no requests. The same
     models give the same bytes.
 
     Args:
         models: one model, or several to compare, of different runs.
         path: the file to write, such as "page.html".
-        title: of the page; by default it names the objective and the data.
-        rows: observations of each model's data to encode and plot.
-        thumbnails: how many of them to show as images or curves; most of the size of the page.
-        embedding: also place the codes in a plane by "umap" or "pacmap", extra packages.
+        title: title of the page; by default it names the objective and the data.
+        rows: number of observations of each model's data to encode and plot.
+        thumbnails: how many of these to show as images or curves, which take most space.
+        embedding: also embed the codes in a plane by "umap" or "pacmap", which are extra packages.
     """
     place = Path(path)
     if place.is_dir():

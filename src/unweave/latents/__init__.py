@@ -1,8 +1,8 @@
 """Latent spaces: trees of named blocks over one flat z.
 
 A block declares its columns of z (`size`), which of them form one variable (`variables`) and how
-many values the encoder puts out for it (`outputs`), and gives the posterior, the prior and the rate
-KL(q(z|x) || p(z)). `Product` combines blocks.
+many values the encoder outputs for it (`outputs`). It provides the posterior, the prior and the
+rate KL(q(z|x) || p(z)). `Product` combines blocks.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Latent blocks: the base classes from which every kind of latent variable is built.
 
-A block owns some columns of z and gives a posterior, a prior and the rate between them. It also
-declares what objectives may rely on (`continuous`, `gaussian_posterior`, `fixed_prior`, ...).
+A block owns some columns of z and provides a posterior, a prior and the rate between them. It also
+declares the properties that objectives rely on (`continuous`, `gaussian_posterior`, ...).
 """
 
 from __future__ import annotations
@@ -63,7 +63,7 @@ class Block(ABC):
     @property
     @abstractmethod
     def outputs(self) -> int:
-        """Number of values the encoder puts out for this block."""
+        """Number of values that the encoder outputs for this block."""
 
     @abstractmethod
     def posterior(self, raw: Tensor) -> Posterior:
@@ -71,7 +71,7 @@ class Block(ABC):
 
     @abstractmethod
     def prior(self, shape: tuple[int, ...]) -> nn.Module:
-        """Return a module whose call gives p(z), for a model of observations of this shape.
+        """Return a module that returns p(z) when called, for observations of this shape.
 
         The module is called with a function that encodes observations, for priors built from
         encodings such as `VampPrior`.
@@ -125,7 +125,7 @@ class Block(ABC):
     def factorised(self) -> bool:
         """Whether the variables are independent under the prior.
 
-        If in doubt say False: objectives that rely on independence then refuse the block.
+        If in doubt, return False: objectives that rely on independence then refuse the block.
         """
         return len(self.variables) == 1
 
@@ -246,7 +246,7 @@ class Block(ABC):
         return tuple(values[:, columns] for columns in self.columns)
 
     def resolve(self, spectrum: Spectrum) -> Self:
-        """Fill in what the block takes from the data, given its principal variances."""
+        """Fill in settings that the block takes from the data, given its principal variances."""
         return self
 
 
@@ -315,7 +315,7 @@ class FixedPriorBlock(Block, PriorDensity):
 class GaussianPosteriorBlock(Block):
     """Real columns, each a variable, with a Gaussian posterior and a rate on the sample.
 
-    The encoder puts out the means, then the log-variances. With `encoding="full"` it puts out the
+    The encoder outputs the means, then the log-variances. With `encoding="full"` it outputs the
     means, the logs of the squared diagonal of a triangular factor, and the entries below it.
     """
 

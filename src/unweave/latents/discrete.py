@@ -66,11 +66,12 @@ class LearnedClasses(nn.Module):
 class Categorical(DiscreteBlock):
     """One of `size` classes, equally likely under the prior.  [Esmaeili2019] sec. 6.
 
-    The encoder puts out logits; the sample is a Concrete one-hot vector [Maddison2017] eq. 10 at
-    the given temperature, rounded with `hard` (straight through). Rate and aggregate use the
-    probabilities of the classes, never the Concrete density. All classes are one variable. With
-    `learn` the prior's probabilities are learned. With `given`, the name of a discrete block before
-    this one in the same `Product`, the prior is a learned p(z|z_given).  [Esmaeili2019] sec. 5.
+    The encoder outputs logits; the sample is a Concrete one-hot vector [Maddison2017] eq. 10 at the
+    given temperature, rounded with `hard` (straight through). The rate and the aggregate posterior
+    use the probabilities of the classes, never the Concrete density. All classes are one variable.
+    With `learn` the prior's probabilities are learned. With `given`, the name of a discrete block
+    before this one in the same `Product`, the prior is a learned p(z|z_given).  [Esmaeili2019] sec.
+    5.
     """
 
     size: Annotated[int, Field(ge=2, le=1_000_000)] = 10
@@ -158,8 +159,8 @@ class Categorical(DiscreteBlock):
 class Bernoulli(DiscreteBlock):
     """`size` independent bits, each a one with the given probability under the prior.
 
-    [Esmaeili2019] sec. 6. The encoder puts out logits. Samples are relaxed as for `Categorical`;
-    rate and aggregate use the probabilities of the bits.
+    [Esmaeili2019] sec. 6. The encoder outputs logits. Samples are relaxed as for `Categorical`; the
+    rate and the aggregate posterior use the probabilities of the bits.
     """
 
     size: Size = 2

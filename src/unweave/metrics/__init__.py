@@ -1,4 +1,4 @@
-"""Metrics read a table of codes and factors, encoded once; they never see a model.
+"""Metrics, which read a table of codes and factors and never see a model.
 
 Each metric is a function of arrays that names its protocol and returns a `Score`:
 

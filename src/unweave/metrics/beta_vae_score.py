@@ -111,7 +111,7 @@ def _rules(rules: _Rules, pairs: int | None, steps: int | None) -> _Rules:
         raise ValueError(f"expected at least 1 pair to an example, got {pairs}")
     if steps is not None and (steps < 1 or not rules.steps):
         raise ValueError(
-            f"expected at least 1 step, of a protocol that goes by steps of Adagrad, got {steps}: "
+            f"expected at least 1 step, and a protocol that trains with Adagrad, got {steps}: "
             "leave it out, or use the protocol kim2018"
         )
     train = rules.train if steps is None else steps * _BATCH

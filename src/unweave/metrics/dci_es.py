@@ -87,7 +87,7 @@ def dci_es(
     (['disentanglement', 'completeness', 'informativeness', 'explicitness', 'size'], 1.0)
     """
     if len(depths) < 2 or min(depths) < 1 or (np.diff(depths) <= 0).any():
-        raise ValueError(f"expected two or more depths from 1 on, growing, got {list(depths)}")
+        raise ValueError(f"expected two or more increasing depths from 1, got {list(depths)}")
     regressed = factor_indices(ordered, inputs.names, "ordered")
     regressed |= set(np.flatnonzero(inputs.continuous).tolist())
     inputs.require_learnable_classes(TREE_CLASSES, regressed)

@@ -42,7 +42,7 @@ class MissingLabelsWarning(UserWarning):
 
 @dataclass(frozen=True, eq=False)
 class Inputs:
-    """Codes and factors as a metric computes with them, and the metric's random generator.
+    """The codes and factors that a metric reads, and its random generator.
 
     Discrete codes and all factors are relabelled 0, 1, ... in the order of their values. Factors
     that are left out keep their column, so that column k is always factor k.
@@ -267,7 +267,7 @@ def few_rows(
     if rows >= _ROWS_EACH * size:
         return None
     return (
-        f"{rows} rows are too few: for {largest} there should be {_ROWS_EACH * size} at least, "
+        f"{rows} rows are too few: for {largest} there should be at least {_ROWS_EACH * size}, "
         f"{_ROWS_EACH} for each; with fewer, uninformative codes can score high; give more rows, "
         "or compare with the null"
     )
@@ -283,7 +283,7 @@ def merge(
     another factor, give it for each value 0, 1, ... of that factor: with
     `{"orientation": {"shape": [9, 18, 36]}}` shape 0 looks the same after 9 steps, shape 1 after
     18. A factor without a name is called by its index, "factor 3". A factor merged this way depends
-    on the other factor, and no codes are perfect in all metrics: ask a metric for `ceiling=True`.
+    on the other factor, so even perfect codes do not reach 1 in all metrics; see `ceiling=True`.
 
     >>> factors = np.array([[0, 3], [0, 13], [1, 13], [1, 40]])
     >>> merge(factors, {"turn": {"shape": [10, 40]}}, ("shape", "turn"))[:, 1]

@@ -120,14 +120,14 @@ class MetricFunction(Protocol):
 
 
 def metric(function: Callable[..., Score | float]) -> MetricFunction:
-    """Make a metric, called with codes, factors and shared arguments, of a function of `Inputs`.
+    """Turn a function of `Inputs` into a metric of codes, factors and shared arguments.
 
     The function takes `inputs: Inputs` and its own keyword options and returns `inputs.score(...)`
     or a number. The metric takes codes (N, D), factors (N, K), these options and the arguments
-    below, and checks all of them; its signature and documentation list all of them. Integers,
-    and choices such as `protocol: Literal[...]`, are checked by their annotations. An array with an
-    entry for each row is annotated as `PerRow`, so that intervals resample it with the rows. The
-    metric is named after the function.
+    below. It checks all of them, and lists them in its signature and documentation. Integers, and
+    choices such as `protocol: Literal[...]`, are checked by their annotations. Annotate an array
+    with one entry per row as `PerRow`, so that intervals resample it with the rows. The metric is
+    named after the function.
 
     >>> @metric
     ... def closest(inputs, *, power: int = 1):

@@ -79,14 +79,14 @@ _COLUMNS = ("scales", "kl", "discrete", "factor_names", "continuous")
 class Metric:
     """A metric under one protocol, with what it needs from a table.
 
-    The function gets the columns of the table that it has parameters for: an unsupervised metric
-    has none for factors. It has no interval and no null either, and does not get these options.
-    `perfect` is the least score of a table with one code per factor. `sensitive_to` lists the
-    changes of the codes that change the value under the same seed: "scale" (of one code, or of
-    all), "sign", "dead" (added constant codes). `slow` metrics take seconds to minutes for 10,000
-    rows, or repeat the number of another protocol; they run only if they are asked for. `estimate`,
-    if given, computes what the protocols of a metric have in common: `evaluate` calls it once and
-    passes the result to all of them as `estimates`.
+    The function receives the columns of the table that it has parameters for. An unsupervised
+    metric has none for factors, and neither interval nor null. `perfect` is the lowest score of a
+    table with one code per factor. `sensitive_to` lists the changes of the codes that change the
+    value under the same seed: "scale" (of one code, or of all), "sign", "dead" (added constant
+    codes). `slow` metrics take seconds to minutes for 10,000 rows, or repeat the number of another
+    protocol; they run only if you name them. `estimate`, if given, computes what the protocols of a
+    metric have in common: `evaluate` calls it once and passes the result to all of them as
+    `estimates`.
     """
 
     name: str
@@ -290,15 +290,15 @@ def evaluate(
     Codes (N, D) and factors (N, K) are all that most metrics read; a `Table` holds them together
     with posterior scales, names and whatever else is known.
 
-    By default all quick metrics run that the table has the inputs for, or, without factors, the
-    unsupervised ones. The others are logged, and `left_out` explains them. Metrics that you name
-    must apply to the table. A name without protocol selects all protocols that apply, "all" all
+    By default all quick metrics run that apply to the table or, without factors, the unsupervised
+    ones. The others are logged, and `left_out` explains why they do not apply. Metrics that you
+    name must apply. A name without protocol selects all protocols that apply, "all" selects all
     metrics including slow ones, and "unsupervised" all that need no factors.
 
-    Your own function works as a metric too, `metrics=["mig", my_function]`: it is called with codes
-    and factors, and returns a number or a `Score`. Decorate it with `metric` for intervals and the
-    other options; without, it can take `seed` or columns of the table, such as `scales`, by naming
-    them as parameters.
+    You can also pass your own function, `metrics=["mig", my_function]`: it is called with codes and
+    factors, and returns a number or a `Score`. Decorate it with `metric` for intervals and the
+    other options. Without the decorator, it receives `seed` or columns of the table, such as
+    `scales`, if it has parameters of these names.
 
     Args:
         codes: (N, D) posterior means, or a table.
@@ -355,8 +355,8 @@ def _check_options(options: Mapping[str, object]) -> None:
     if others:
         raise TypeError(
             f"expected options of every metric, {', '.join(MetricOptions.__annotations__)}, got "
-            f"{others[0]}: put what is known of the codes and factors into a Table and protocols "
-            "into `metrics`, and call a metric's own function for its own options"
+            f"{others[0]}: put other columns into a Table and protocols into `metrics`, and call a "
+            "metric's function for its own options"
         )
 
 

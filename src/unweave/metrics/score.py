@@ -30,10 +30,10 @@ class Score:
     `parts` are the components of the value by name, one for each factor or each code. `matrix` is
     (D, K), codes by factors, such as mutual information, votes or importances. `details` holds what
     a reader needs to judge the value, such as the codes pruned or the factors left out. `interval`,
-    and `null`, the value on shuffled factors, are set if they were asked for. `rows_read` is the
-    number of rows that the value was estimated from, if not all: an interval needs it. A metric of
-    a single definition may have no protocol. The detail "no evidence" is the reason why the value
-    says nothing, if there is one; an interval that is a single point is marked as none either.
+    and `null`, the value on shuffled factors, are set if they were requested. `rows_read` is the
+    number of rows that the value was estimated from, if not all; intervals need it. A metric with a
+    single definition may have no protocol. The detail "no evidence" is the reason why the value
+    proves nothing, if there is one; an interval that is a single point is marked like that, too.
 
     >>> score = Score("mig", "chen2018", 0.25, {"shape": 0.1, "scale": 0.4})
     >>> score, float(score)

@@ -47,7 +47,7 @@ class Table:
     Attributes:
         codes: (N, D) means of q(z|x); a discrete code holds the index of a category.
         factors: (N, K) integers, factor k in 0 .. factor_sizes[k] - 1, or real numbers; NaN is a
-            missing label. Metrics of the factors read only the rows without any; see `labelled`.
+            missing label. Metrics read only the rows without missing labels; see `labelled`.
         scales: (N, D) standard deviations of q(z|x); any positive number for a discrete code.
         kl: (D,) mean over the data of KL(q(z_j|x) || p(z_j)), in nats.
         discrete: (D,) mask of the codes that are categories.
@@ -124,7 +124,7 @@ name decides otherwise
 
     @cached_property
     def labelled(self) -> Table:
-        """The rows without missing labels, in the factors of which at least half are known."""
+        """The factors with at least half of their labels, and the rows that have all of these."""
         missing = np.isnan(self.factors)
         if not missing.any():
             return self
@@ -156,19 +156,20 @@ name decides otherwise
         lost = [name for name in self.factor_names if name not in table.factor_names]
         texts = []
         if rows := len(self) - len(table):
-            texts.append(f"{rows:,} of {len(self):,} observations lack a label and are not scored")
+            text = f"{rows:,} of {len(self):,} observations have missing labels"
+            texts.append(f"{text} and are not scored")
         if lost:
             texts.append(f"{', '.join(lost)}: too few labels are known, left out")
         return "; ".join(texts)
 
     @property
     def notes(self) -> list[str]:
-        """How real-valued factors are treated, unless `continuous` says it."""
+        """How real-valued factors are treated, unless `continuous` is given."""
         return describe_real_factors(self.merged_factors, self.continuous, self.factor_names)
 
     @cached_property
     def value_counts(self) -> tuple[int, ...]:
-        """How many different values each factor takes, missing ones aside."""
+        """How many different values each factor takes, not counting missing ones."""
         columns = self.merged_factors.T
         return tuple(len(np.unique(column[~np.isnan(column)])) for column in columns)
 
@@ -227,8 +228,8 @@ name decides otherwise
 
         An .npz file has arrays with the names of the attributes. Codes and factors may also be in
         .npy, CSV, Parquet or HDF5 files, together or each in a file of its own. Text becomes
-        classes. If both files name their rows, these are joined by name, otherwise by order. What
-        is decided is issued as warnings. Pickled objects are never loaded.
+        classes. If both files name their rows, these are joined by name, otherwise by order.
+        Warnings report these decisions. Pickled objects are never loaded.
 
         Args:
             path: a file of codes, or of a whole table.

@@ -35,9 +35,9 @@ def udr(
     code of one is a code of the other. The score of model j is the median of r_ij over the others
     i.  [Duan2020], with the constants and means of its released code (in disentanglement_lib)
 
-    Protocols: with standardised codes, R of `duan2020-lasso` are the absolute coefficients of a
-    lasso (alpha = 0.1) that predicts the codes of j from those of i, so that even equal codes reach
-    only 0.9; `duan2020-spearman` takes absolute rank correlations.
+    Protocols: `duan2020-lasso` takes the absolute coefficients of a lasso (alpha = 0.1) that
+    predicts the standardised codes of j from those of i as R, so even equal codes reach only 0.9;
+    `duan2020-spearman` takes absolute rank correlations.
 
     Only informative codes count: those that vary and, if `kl` is given, have a mean KL above 0.01
     nats. A pair in which a model has none scores 0. Models may have different numbers of codes. The

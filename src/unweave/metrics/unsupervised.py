@@ -26,14 +26,16 @@ def hoyer(
     Hoyer(z) = (sqrt D - |z|_1 / |z|_2) / (sqrt D - 1), averaged over the rows.
     [Mathieu2019] sec. 6.3 and app. B
 
-    Protocols: `mathieu2019` is the formula on the codes as they are; a code that has collapsed to 0
-    makes every row sparser. `mathieu2019-normalised` first divides each code by its standard
-    deviation, as the released code does although the paper does not say so: the number that its
-    figure shows. A constant code cannot be normalised and is left out, so that D counts the others.
+    Protocols: `mathieu2019` applies the formula to the unchanged codes, so a code that has
+    collapsed to 0 makes every row sparser. `mathieu2019-normalised` first divides each code by its
+    standard deviation; the released code does so, and the paper's figure shows this number,
+    although the text does not mention it. A constant code cannot be normalised and is left out; D
+    counts the others.
 
-    The released code takes the Hoyer of the mean of |z|_1 / |z|_2; the formula is linear in this
-    ratio, so that is the mean of Hoyers too. Rows of zeros have no ratio and are left out, and so
-    are discrete codes. The value depends on D: compare only codes of equal dimension.
+    The released code takes the Hoyer value of the mean of |z|_1 / |z|_2. The formula is linear in
+    this ratio, so this equals the mean of the Hoyer values. Rows of zeros have no ratio and are
+    left out, and so are discrete codes. The value depends on D, so compare only codes of equal
+    dimension.
 
     Args:
         codes: (N, D) posterior means, of which at least two must count.
@@ -80,13 +82,13 @@ def active_units(
     threshold: float = 0.01,
     discrete: ArrayLike | None = None,
 ) -> Score:
-    """Count the codes that carry information on the observation.
+    """Count the codes that carry information about the observation.
 
     Protocols: `burda2016` counts the codes with Var_x(E[z_j|x]) > 0.01.  [Burda2016] sec. 5.2
     It depends on the scale of the codes; for categories, which have no mean, the variance is
     Gini's, half the chance that two rows differ.
-    `kl` counts the codes with E_x KL(q(z_j|x) || p(z_j)) > 0.01 nats, as [Duan2020] selects
-    informative latent variables.
+    `kl` counts the codes with E_x KL(q(z_j|x) || p(z_j)) > 0.01 nats, the informative latent
+    variables of [Duan2020].
 
     Args:
         codes: (N, D) posterior means.
@@ -130,11 +132,11 @@ def gaussian_total_correlation(codes: ArrayLike, *, discrete: ArrayLike | None =
     TC = 1/2 (sum_j log C_jj - log det C), C the covariance of the posterior means: the KL from
     N(0, C) to the product of its marginals.  [Locatello2019]
 
-    It measures only linear dependence, and of the means, not of samples of q(z|x); for the exact
-    one see `exact_total_correlation`. It does not depend on the scale of the codes. It is infinite
-    if a code is a linear function of others, as with fewer rows than codes. Constant codes and
-    categories are left out. disentanglement_lib takes 10,000 rows, returns nothing defined for a
-    constant code, and for a singular C a number that depends on rounding.
+    It measures only linear dependence, and only of the means, not of samples of q(z|x); for the
+    exact total correlation see `exact_total_correlation`. It does not depend on the scale of the
+    codes. It is infinite if a code is a linear function of others, as with fewer rows than codes.
+    Constant codes and categories are left out. disentanglement_lib takes 10,000 rows; its value is
+    undefined for a constant code, and depends on rounding for a singular C.
 
     Args:
         codes: (N, D) posterior means.
@@ -228,9 +230,9 @@ def mean_pairwise_information(
     1 / (D (D - 1)) sum_{i != j} I(z_i; z_j), of posterior means in 20 bins of equal width over
     their ranges, from 10,000 rows: the "mutual information score" of [Locatello2019].
 
-    It measures any dependence of two codes, but none of three. A constant code shares nothing but
-    counts in D, so collapsed codes lower the mean: compare only codes of equal dimension. With few
-    rows it is overestimated, by about (bins - 1)^2 / (2 N).
+    It measures any dependence between two codes, but none among three. A constant code shares
+    nothing but counts in D, so collapsed codes lower the mean; compare only codes of equal
+    dimension. With few rows the estimate is too high, by about (bins - 1)^2 / (2 N).
 
     Args:
         codes: (N, D) posterior means, D >= 2.

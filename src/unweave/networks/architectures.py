@@ -66,7 +66,7 @@ class Kim2018(BaseNetwork):
 class Mathieu2019(BaseNetwork):
     """Encoder and decoder for 64x64 images.  [Mathieu2019] table 1a.
 
-    As [Kim2018] table 1, with 64 instead of 32 channels in the second transposed convolution.
+    Like [Kim2018] table 1, with 64 instead of 32 channels in the second transposed convolution.
     Table 1b is `MLP`, table 1c `DCGAN`. The third convolution has `third` channels: 64 there, 32
     in [Mathieu2018] table 1a.
     """
@@ -100,7 +100,7 @@ class DCGAN(BaseNetwork):
     The networks of [Radford2016]: normalisation before leaky ReLU (encoder) and ReLU (decoder), no
     fully connected layer, weights that start from N(0, 0.02^2). Widths double from `base` at every
     halving of the image down to 4x4; images of side 16, 32 and 128 have fewer or more halvings. The
-    table also normalises the first convolution; `first_norm=False` omits that, as [Radford2016].
+    table also normalises the first convolution; `first_norm=False` omits that, like [Radford2016].
     """
 
     base: Size = 32
@@ -140,8 +140,8 @@ class Esmaeili2019(BaseNetwork):
     Tables 3 and 4 are fully connected; table 5 has convolutions with batch normalisation for 64x64
     images. As printed, the logits of discrete variables leave the encoder one layer before the
     other outputs: they read the input of the last hidden layer, means and log-variances its output.
-    That layer, printed as "2 x" its width, has twice the width. The ReLU that table 5 prints after
-    means and log-variances is omitted, because it would make them non-negative.
+    That layer, printed as "2 x" its width, has twice the width. We omit the ReLU that table 5
+    prints after means and log-variances, because it would make them non-negative.
     """
 
     table: Literal[3, 4, 5] = 5

@@ -33,5 +33,5 @@ class BaseNetwork(ABC):
         """Build the decoder, from codes (B, size) to (B, *shape).
 
         `shape` is what the likelihood reads: that of the observations, or twice its channels if the
-        decoder also puts out scales.
+        decoder also outputs scales.
         """

@@ -161,7 +161,7 @@ class BatchNorm(nn.Module):
 
 @contextlib.contextmanager
 def frozen_statistics(networks: nn.Module) -> Iterator[None]:
-    """Use the running statistics of batch normalisations, and do not update them, inside."""
+    """Inside this block, use running statistics of batch normalisation and do not update them."""
     kinds = (BatchNorm, nn.modules.batchnorm._BatchNorm)
     moving = [m for m in networks.modules() if isinstance(m, kinds) and m.training]
     for module in moving:

@@ -74,7 +74,9 @@ class AdversarialObjective(BaseObjective):
     network: Kim2018GAN
     critic_optimiser: Adam
     autoencodes: ClassVar[bool] = False
-    requires: ClassVar[Requirements] = {"fixed_prior": "the generator needs codes from a fixed prior"}
+    requires: ClassVar[Requirements] = {
+        "fixed_prior": "the generator needs codes from a fixed prior"
+    }
 
     @abstractmethod
     def generator_loss(self, fake: Tensor) -> Tensor:
@@ -133,11 +135,11 @@ class AdversarialObjective(BaseObjective):
 class InfoGAN(AdversarialObjective):
     """E[log D(x)] + E[log(1 - D(G(c, e)))] - information E[log Q(c|G(c, e))].
 
-    [Chen2016] eq. 6, [Kim2018] eq. 13, 14, 15; eq. 15 is taken to be the original GAN's, as the
+    [Chen2016] eq. 6, [Kim2018] eq. 13, 14, 15; we read eq. 15 as that of the original GAN, as the
     text says. D maximises it, G and Q minimise it. For its second term G minimises -E[log D(G)],
     which has the same fixed point and a gradient even if D wins: [Goodfellow2014] sec. 3.
 
-    The term "information", -E[log Q(c|G)], is in nats, and H(c) minus it is a lower bound of
+    The term "information", -E[log Q(c|G)], is in nats, and H(c) minus it is a lower bound on
     I(c; G(c, e)). Q is the posterior of the latent space: probabilities of classes and bits, and
     for `Uniform` codes a density on their interval. [Chen2016] sec. 6 uses a normal density, which
     leaks out of the interval and never equals p(c), so the bound is below 0 for uninformative Q.

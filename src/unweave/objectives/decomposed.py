@@ -184,7 +184,9 @@ class InformationDropout(VAEObjective):
     estimator: Estimator = "stratified"
     """How q(z) is estimated from a batch."""
     kind: Literal["information-dropout"] = tag("information-dropout")
-    requires: ClassVar[Requirements] = {"fixed_prior": "this objective has no term that trains a prior"}
+    requires: ClassVar[Requirements] = {
+        "fixed_prior": "this objective has no term that trains a prior"
+    }
 
     def loss(self, forward: ForwardPass, batch: Batch, noise: Noise) -> Terms:
         """Return distortion, mutual information and total correlation."""

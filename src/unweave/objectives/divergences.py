@@ -100,7 +100,7 @@ class InclusiveKL(Divergence):
 
     kind: Literal["inclusive-kl"] = tag("inclusive-kl")
     requires: ClassVar[Requirements] = {
-        "finite_variance": "KL(p || q) is infinite if the prior has no variance"
+        "finite_variance": "KL(p || q) is infinite if the prior has an infinite variance"
     }
 
     def value(self, nets: Nets, forward: ForwardPass, batch: Batch, noise: Noise) -> Tensor:
@@ -171,7 +171,7 @@ class Moments(Divergence):
     kind: Literal["moments"] = tag("moments")
     nats: ClassVar[bool] = False
     requires: ClassVar[Requirements] = {
-        "finite_variance": "second moments need a prior that has a variance"
+        "finite_variance": "second moments need a prior with a finite variance"
     }
 
     def value(self, nets: Nets, forward: ForwardPass, batch: Batch, noise: Noise) -> Tensor:
@@ -189,7 +189,9 @@ class SlicedWasserstein(Divergence):
     """Number of random directions."""
     kind: Literal["sliced-wasserstein"] = tag("sliced-wasserstein")
     nats: ClassVar[bool] = False
-    requires: ClassVar[Requirements] = {"finite_variance": "W_2 needs a prior that has a variance"}
+    requires: ClassVar[Requirements] = {
+        "finite_variance": "W_2 needs a prior with a finite variance"
+    }
 
     def value(self, nets: Nets, forward: ForwardPass, batch: Batch, noise: Noise) -> Tensor:
         """Average over the projections, ()."""

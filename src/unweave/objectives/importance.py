@@ -18,8 +18,8 @@ from unweave.objectives.base import BaseObjective, Batch, Carry, Loss, Nets, Ter
 def importance_bound(model: Model, x: Tensor, noise: Noise, particles: int) -> tuple[Tensor, ...]:
     """Compute log 1/K sum_k p(x, z_k) / q(z_k|x), and mean distortion and rate, (B,) each.
 
-    This lower bound of log p(x) tightens as K grows.  [Burda2016] eq. 8. Discrete variables have
-    hard samples, in the weights and for the decoder.
+    This lower bound on log p(x) gets tighter as K grows.  [Burda2016] eq. 8. Discrete variables
+    have hard samples, in the weights and for the decoder.
     """
     return particle_bound(model, model.encode(x), x, noise, particles)
 

@@ -24,8 +24,8 @@ class Label:
 
     The supervised term of [Esmaeili2019] sec. 6, after [Siddharth2017] eq. 4, for any objective.
     In a batch it is the sum over labelled observations divided by their expected number. The same
-    observations are labelled in every run. `share` is that of the observations whose label the data
-    have; those that lack it contribute nothing. The classes of a continuous factor are ranks.
+    observations are labelled in every run. `share` is the share of those observations whose label
+    is known; others contribute nothing. The classes of a continuous factor are ranks.
     """
 
     factor: str

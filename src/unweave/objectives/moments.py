@@ -35,7 +35,7 @@ class DIPVAE(VAEObjective):
     requires: ClassVar[Requirements] = {
         "continuous": "only continuous variables can have an identity covariance",
         "fixed_prior": "the covariance needs a fixed target",
-        "finite_variance": "a covariance needs a prior that has one",
+        "finite_variance": "a covariance needs a prior with a finite variance",
         "factorised": "columns must be uncorrelated under the prior",
     }
 

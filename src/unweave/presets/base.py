@@ -20,7 +20,7 @@ class Preset:
     """An experiment of a paper: one run at its main setting, and the grid that it belongs to.
 
     `grid` maps fields of the run, as dotted paths, to the values that the paper tried. `notes` list
-    what the paper does not say or contradicts, and what the preset does instead.
+    what the paper leaves open or contradicts, and what the preset does.
 
     >>> from unweave.presets import preset
     >>> kim = preset("kim2018/shapes2d-factor-vae")

@@ -46,7 +46,7 @@ class _LatentRow(NamedTuple):
 
 
 def write_comparison(comparison: Comparison, path: str | Path) -> Path:
-    """Write a page about a comparison; it contains its charts and styles, and loads nothing."""
+    """Write a self-contained page about a comparison."""
     place = Path(path)
     refuse_run_folder(place)
     make_folder(place.parent)

@@ -41,9 +41,9 @@ def write_report(
     """Write a page about a trained run, computed from `rows` observations of its data.
 
     The file contains its images, charts and styles, and loads nothing else. The same model gives
-    the same bytes. Pass the scores of the same rows if they are known, to save computing them
-    again. `channels` selects the channels of images to show; three are red, green and blue.
-    `explorer` is the link to a page from `share`, such as "explorer.html" beside this one.
+    the same bytes. If you have the scores of the same rows already, pass them to avoid computing
+    them again. `channels` selects the channels of images to show; three are red, green and blue.
+    `explorer` is a link to a page written by `share`, such as "explorer.html" in the same folder.
     """
     place = Path(path)
     check_page(place)

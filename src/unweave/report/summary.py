@@ -205,8 +205,8 @@ def chance_text(analysis: Analysis) -> str:
         return ""
     ends = sorted({number(float(end)) for end in (analysis.chance.min(), analysis.chance.max())})
     return (
-        f"By chance it is {' to '.join(ends)}, as for shuffled factors; less than {DEVIATIONS:g} "
-        "standard deviations above that counts as chance"
+        f"Chance, the value for shuffled factors, is {' to '.join(ends)}; anything less than "
+        f"{DEVIATIONS:g} standard deviations above it counts as chance"
     )
 
 
@@ -218,7 +218,7 @@ def counts_text(analysis: Analysis) -> Markup:
         f"The summary counts {len(analysis.active)} active variables, those with I(x; z_j) of at "
         f"least {LEAST_INFORMATION:g} nats, as everywhere on this page. Active units burda2016 "
         "counts variables whose mean code has a variance above 0.01, and kl those with a KL above "
-        "0.01 nats; a variable can pass either and say next to nothing about the data."
+        "0.01 nats; such a variable may still carry almost no information about the data."
     )
 
 

@@ -46,7 +46,7 @@ class Vectors(NamedTuple):
 
     @property
     def caption(self) -> str:
-        """What the charts show."""
+        """Describe what the charts show."""
         if self.positions is None:
             standard = self.schema.scaling.method == "standardise"
             unit = ", in standard deviations from its mean" if standard else ""

@@ -22,7 +22,7 @@ Level = Literal["good", "weak", "bad"]
 _WELL_EXPLAINED, _BARELY_EXPLAINED = 0.5, 0.1  # R^2
 _NAMED = 6  # variables or scores that a sentence names
 _COMPARED = 1_000  # rows that are compared in the units of the data
-_UNUSED_BY_DECODER = ", but the decoder hardly uses it: it improves the reconstructions little"
+_UNUSED_BY_DECODER = ", but the decoder hardly uses it, so reconstructions improve little"
 
 
 class Verdict(NamedTuple):
@@ -74,7 +74,8 @@ def _explained(analysis: Analysis) -> list[Markup]:
     share = analysis.explained
     if share is None:
         return []
-    how = f"{share.rows:,} observations of the {share.split} split, "
+    split = "all data" if share.split == "all" else f"the {share.split} split"
+    how = f"{share.rows:,} observations of {split}, "
     if share.held_out:
         how += "which it was not trained on"
     elif share.split == split_of(analysis.model.run.data):
@@ -88,8 +89,8 @@ def _explained(analysis: Analysis) -> list[Markup]:
     if scaling == "standardise":
         rows = analysis.some_rows(_COMPARED, "units")
         sentence += Markup(
-            " Every column counts alike; in the units of the data, where columns of large variance "
-            "count most, R<sup>2</sup> is {} on {:,} of the observations analysed."
+            " This weights all columns equally; in the units of the data, where columns of large "
+            "variance count most, R<sup>2</sup> is {} on {:,} of the observations analysed."
         ).format(number(r2_in_units(analysis, rows)), len(rows))
     elif scaling == "counts":
         most = explainable(analysis)
@@ -163,5 +164,7 @@ def _scores(analysis: Analysis) -> list[Markup]:
     )
     if not best:
         return [text + "."]
-    most = Markup(". Most above the score of shuffled factors, in parentheses: {}.").format(named)
+    most = Markup(
+        ". Those furthest above the score of shuffled factors (in parentheses) are {}."
+    ).format(named)
     return [text + most]

@@ -6,7 +6,7 @@ entropy, KL and total correlation are expectations of log q(z).  [Mathieu2019] a
 app. D.
 
 Expected values here are over batches as well as over samples z. Given a sample z of q(z|x_i), the
-rest of a batch is a random subset of the data set, so the running sums of one pass over the data
+rest of a batch is a random subset of the dataset, so the running sums of one pass over the data
 set in random order give the estimates for all batch sizes. The last sum gives the exact q(z) at the
 same samples, which removes most of the noise from the difference. Control variates remove more: the
 means of log q(z|x) and log p(z) are known in closed form, and all averages over samples are
@@ -53,7 +53,7 @@ _FEWEST = 10  # samples: enough for a fit of three numbers and its error
 
 
 class Encodings(NamedTuple):
-    """The encodings q(z|x) of all N observations of a data set, and the prior."""
+    """The encodings q(z|x) of all N observations of a dataset, and the prior."""
 
     latent: Latent
     q: Posterior  # batch shape (N,)
@@ -186,7 +186,7 @@ def batch_size_for(
     samples: int = 512,
     seed: int = 0,
 ) -> int:
-    """Return the smallest batch size from which on the bias of a quantity is at most `bias` nats.
+    """Return the smallest batch size at which the bias of a quantity is at most `bias` nats.
 
     The bias is estimated over `samples` samples, whose densities under all N encodings are computed
     three or four times.
@@ -220,7 +220,7 @@ def _running_sums(
 ) -> Tensor:
     """Return log sums of q(z_s|x_j) over the first B - 1 and the first B others in random order.
 
-    (S, sizes + 1, 2, nodes); for the whole data set, which comes last, both are over all others.
+    (S, sizes + 1, 2, nodes); for the whole dataset, which comes last, both are over all others.
     """
     latent, q, _ = encodings
     count = encodings.size

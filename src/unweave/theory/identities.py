@@ -116,10 +116,10 @@ def theorem_1(
     L(x; pi_beta, q) is the ELBO under the annealed prior p(z)^beta / F_beta. Rates and entropy are
     computed by formula if the annealed prior has one, and otherwise all on the same sample.
 
-    The sides are computed independently, log F_beta included, if p(z)^beta / F_beta is a prior with
-    its own density: Gaussian, Student-t, Laplace, uniform, categorical. For others it is defined as
-    p(z)^beta over F_beta (`Annealed`), so that log F_beta cancels: the sides are then equal in any
-    case, and only its integral can verify it.
+    The sides are computed independently, including log F_beta, if p(z)^beta / F_beta is a prior
+    with its own density: Gaussian, Student-t, Laplace, uniform, categorical. For others it is
+    defined as p(z)^beta over F_beta (`AnnealedPrior`), so log F_beta cancels: the sides are then
+    equal for any log F_beta, and only its integral can verify it.
     """
     passed = _pass(model, x, noise)
     latent = passed.latent
@@ -151,7 +151,7 @@ def corollary_1(
 ) -> Identity:
     """L_beta(x; theta, phi) = L(x; theta', phi') + (beta - 1)/2 log|S'(x)| + c, (B,).
 
-    theta', phi' are the networks with codes larger by sqrt(beta). With D columns and the covariance
+    theta', phi' are the networks with codes scaled by sqrt(beta). With D columns and the covariance
     Sigma of p(z): c = D (beta - 1)/2 (1 + log 2 pi / beta) + log F_beta and
     log F_beta = (1 - beta)/2 log|2 pi Sigma| - D/2 log beta.  [Mathieu2019] corollary 1, eq. 4.
     The proof in app. A prints the densities with sqrt(2 pi |S|) for sqrt(|2 pi S|).
@@ -175,8 +175,8 @@ def corollary_2(
 ) -> Identity:
     """Compare the gradients of the mean L_beta and of the mean L_H,beta of the rescaled networks.
 
-    They are with respect to all parameters of encoder and decoder, (parameters,): one is 0 if the
-    other is, which is [Mathieu2019] corollary 2; `parts` has the right side by parameter.
+    The gradients are with respect to all parameters of encoder and decoder, (parameters,). One is 0
+    if the other is, which is [Mathieu2019] corollary 2. `parts` has the right side by parameter.
     """
     subject, x, noise = _subject(model, x, noise)
     sides = corollary_1(subject, beta, x, noise)
@@ -251,8 +251,8 @@ def proposition_1(models: Sequence[Optimal]) -> Bounds:
     """dL*/dbeta = -KL <= 0: the slope of L* between neighbours lies between their rates.
 
     KL(beta') <= [L*(beta) - L*(beta')] / (beta' - beta) <= KL(beta) for beta < beta', which is
-    [Sikka2019] eq. 10 without a derivative. Either bound says that no model beats the other at the
-    other's own weight.
+    [Sikka2019] eq. 10 without a derivative. Each bound says that neither model is better than the
+    other at the other's weight.
     """
     a, b = _neighbours(models)
     slope = (_all(a, "objective") - _all(b, "objective")) / (_all(b, "beta") - _all(a, "beta"))
@@ -260,7 +260,7 @@ def proposition_1(models: Sequence[Optimal]) -> Bounds:
 
 
 def proposition_2(models: Sequence[Optimal]) -> Bounds:
-    """Rate and reconstruction fall with beta, the latter by beta to beta' times as much.
+    """Rate and reconstruction fall with beta; reconstruction falls beta to beta' times as much.
 
     beta dKL <= dR <= beta' dKL with dKL = KL(beta) - KL(beta') and dR likewise, of the
     reconstruction; hence dKL >= 0 and dR >= 0.  [Sikka2019] eq. 12, 13, from eq. 30. The slack
@@ -273,7 +273,7 @@ def proposition_2(models: Sequence[Optimal]) -> Bounds:
 
 
 def proposition_3(models: Sequence[Optimal]) -> Bounds:
-    """ELBO* rises up to beta = 1 and falls from there.
+    """ELBO* rises up to beta = 1 and falls after that.
 
     (beta - 1) dKL <= ELBO*(beta) - ELBO*(beta') <= (beta' - 1) dKL, [Sikka2019] eq. 15 without a
     derivative, with dKL as in proposition 2. These are its three sides, each less dKL, so the slack

@@ -43,8 +43,8 @@ _TIED = 1e-9  # relative: entries of a column this close count as equally large
 class Residuals(NamedTuple):
     """The largest residual in the lines of [Sikka2019] eq. 23, relative to their largest term.
 
-    At an optimum these are rounding errors, in any units. The third line, for W^sigma, is left out:
-    it holds if W^sigma = 0.
+    At an optimum these are rounding errors. The third line, for W^sigma, is left out, because it
+    holds if W^sigma = 0.
     """
 
     encoder: float  # of W^mu
@@ -146,10 +146,10 @@ class Solution:
     def tie(self) -> float:
         """True inference error E[KL(q(z|x) || p(s|x))], eq. 3 by eq. 25 and 27, as printed.
 
-        It takes latent i for source i, though no model can know the order and the signs of sources,
-        so it is not defined without a convention; `tie_aligned` takes the best match. `solve` sorts
-        latents by falling threshold, each with the sign that makes the largest entry of its column
-        of D positive, the first of those that are equally large (to 1e-9). See `gap`.
+        It assumes that latent i represents source i. No model can know the order and the signs of
+        the sources, so it needs a convention; `tie_aligned` takes the best match. `solve` sorts
+        latents by decreasing threshold, each with the sign that makes the largest entry of its
+        column of D positive (the first of those that are equally large, to 1e-9). See `gap`.
         """
         return self._inference_error(self._a)
 

@@ -35,7 +35,7 @@ from unweave.core.processes import Process, has_ended, this_process
 from unweave.training.heartbeats import Worker, delete_records, read_record, record_path
 
 EXPIRY = 60.0  # seconds without a heartbeat after which a worker of another machine is dead
-_HALF_WRITTEN = 1.0  # seconds after which nobody will complete a lease
+_HALF_WRITTEN = 1.0  # seconds after which an incomplete lease stays incomplete
 _WAIT = 1.0  # seconds to wait for a folder: results are written in less
 _PAUSE = 0.05
 
@@ -80,7 +80,7 @@ class Lease(NamedTuple):
 
 
 class _Sighting(NamedTuple):
-    """What a file contained, since when, and whether it has changed before."""
+    """The content of a file, since when it has been so, and whether it has changed before."""
 
     content: bytes | None
     since: float

@@ -100,9 +100,9 @@ def _has_subset(data: Data) -> bool:
 def suggest(run: Run, dataset: Dataset, keep_steps: bool = True) -> Run:
     """Return a run on the same own data whose settings suit the data.
 
-    Of the given run only two things count: whether its objective trains an autoencoder and, with
-    `keep_steps`, its steps. The warm-up does not depend on them unless they are few, so that a run
-    can be continued with more steps.
+    Only two settings of the given run are used: whether its objective trains an autoencoder and,
+    with `keep_steps`, its steps. The warm-up does not depend on them unless they are few, so that a
+    run can be continued with more steps.
     """
     usual = suggested_steps(dataset)
     steps = run.steps if keep_steps else usual

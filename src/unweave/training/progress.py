@@ -146,13 +146,11 @@ def _short(value: float) -> str:
 
 
 def break_text(run: Run, failure: dict[str, Any]) -> str:
-    """Say which term of a run broke, and at which step."""
-    term = failure["term"].replace("_", " ")
-    return f"run {run.digest} (seed {run.seed}) stopped at step {failure['step']}: its {term} broke"
+    """Say which term of a run is not finite, and at which step."""
+    term, step = failure["term"].replace("_", " "), failure["step"]
+    return f"run {run.digest} (seed {run.seed}) stopped at step {step}: its {term} is not finite"
 
 
 def failure_text(run: Run, failure: dict[str, Any]) -> str:
-    """Say which term of a run broke, at which step, and what to do."""
-    return (
-        f"{break_text(run, failure)}, it is not finite. Try a lower optimiser.lr or smaller weights"
-    )
+    """Say which term of a run is not finite, at which step, and what to do."""
+    return f"{break_text(run, failure)}. Try a lower optimiser.lr or smaller weights"

@@ -1,4 +1,4 @@
-"""What a run is: one immutable value, the same in Python, in `run.json` and on the command line."""
+"""Runs: one immutable value each, the same in Python, in `run.json` and on the command line."""
 
 from __future__ import annotations
 
@@ -38,11 +38,12 @@ _FEW_ROWS = 1_000  # by which data are judged
 class Run:
     """Data, latent space, network, likelihood, objective, optimiser, batch, steps and seed.
 
-    `network` and `likelihood` may be left open; `resolve` chooses them from the data. `network` is
-    that of an autoencoder; it stays open for an objective that has networks of its own, such as
-    `InfoGAN`. `optimiser` is the model's, and its default is for VAEs: the generator of an InfoGAN
-    wants Adam(lr=1e-3, betas=(0.5, 0.999)). The other players' are the objective's. `init` is how
-    the weights of all networks start: as in PyTorch ("fan-in") or as in TensorFlow ("glorot").
+    `network` and `likelihood` may be omitted; `resolve` chooses them from the data. `network` is
+    that of an autoencoder; omit it for an objective that has networks of its own, such as
+    `InfoGAN`. `optimiser` is that of the model, and its default is for VAEs: use Adam(lr=1e-3,
+    betas=(0.5, 0.999)) for the generator of an InfoGAN. The objective has the optimisers of other
+    players. `init` chooses the initial weights: as in PyTorch ("fan-in") or as in TensorFlow
+    ("glorot").
 
     >>> Run(seed=3) == Run(seed=3), Run(seed=3).digest == Run(seed=4).digest
     (True, False)
@@ -88,9 +89,9 @@ class Run:
 
     @property
     def notes(self) -> tuple[str, ...]:
-        """What a user may not have meant: schedules that go on after the last step."""
+        """Notes on settings that may be mistakes: schedules that continue after the last step."""
         return tuple(
-            f"note: {name} goes {weight}, and the run has {self.steps:,}"
+            f"note: {name} goes {weight}, but the run has only {self.steps:,}"
             for name, weight in self.weights.items()
             if isinstance(weight, Linear) and weight.steps > self.steps
         )
@@ -107,7 +108,7 @@ class Run:
         return repr(content)
 
     def resolve(self, dataset: Dataset) -> Run:
-        """The run with what was left open chosen to fit the data, and checked against it."""
+        """Return the run with omitted settings chosen from the data, and check it against them."""
         run = dataclasses.replace(
             self,
             latent=self.latent.resolve(partial(principal_variances, dataset)),
@@ -117,13 +118,13 @@ class Run:
         assert run.likelihood is not None
         if run.likelihood.bounded and not dataset.bounded:
             raise ValueError(
-                f"a {run.likelihood.kind} likelihood needs values in [0, 1], and the data has "
+                f"a {run.likelihood.kind} likelihood needs values in [0, 1], and the data have "
                 "others; scale the data, or use likelihood=gaussian"
             )
         if run.likelihood.counts and not _holds_counts(dataset):
             raise ValueError(
                 f"a {run.likelihood.kind} likelihood needs counts, the integers 0, 1, 2, ..., and "
-                "the data has other values; use data.scale=counts if they are counts that were "
+                "the data have other values; use data.scale=counts if they are counts that were "
                 "scaled, otherwise likelihood=gaussian"
             )
         if run.batch_size > dataset.size:
@@ -151,7 +152,7 @@ class Run:
         return run
 
     def lanes_memory(self, shape: Shape, lanes: int, at_once: int) -> int:
-        """The fewest bytes that runs like this one take side by side, for data of a shape."""
+        """Return the fewest bytes that runs like this take side by side, for data of a shape."""
         return needed_memory(*self._sizes(shape), lanes, at_once)
 
     def _sizes(self, shape: Shape) -> tuple[Nets, int]:
@@ -165,7 +166,7 @@ class Run:
         return self.batch_size * draws * (2 * math.prod(shape) + sum(self.latent.variables))
 
     def build(self, shape: Shape) -> Nets:
-        """The networks of all players, for observations of a shape."""
+        """Build the networks of all players, for observations of a shape."""
         assert self.likelihood is not None
         return self.objective.build(self.latent, self.network, self.likelihood, shape)
 

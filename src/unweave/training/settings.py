@@ -53,7 +53,7 @@ def _data_text(run: Run, dataset: Dataset, held_out: Dataset | None) -> str:
     shape, scaling = " x ".join(map(str, dataset.shape)), dataset.schema.scaling.method
     text = f"{data_name(run)}: {dataset.size:,} observations of {shape}, {_SCALINGS[scaling]}"
     if dataset.size < LEAST_TO_SPLIT:
-        text += ", which is few: expect a model of these observations, not of others like them"
+        text += ", which are few: the model may not generalise to others"
     if held_out is None:
         return f"{text}; nothing is held out"
     return (

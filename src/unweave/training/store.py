@@ -196,8 +196,8 @@ class RunFolder(RunFiles):
             write_record(self.path / RUN, run.digest, run_to_record(run))
         elif self.read_run() != run:
             raise ValueError(
-                f"{self.path} holds another run than the one of that name: the folder was renamed, "
-                "or is of another version of unweave; use another store"
+                f"{self.path} contains another run than its name says: the folder was renamed, or "
+                "written by another version of unweave; use another store"
             )
 
     def check_data(self, dataset: Dataset, labels: bool = False) -> None:
@@ -215,7 +215,7 @@ class RunFolder(RunFiles):
             changed = "labels, from which it learns,"
         if changed:
             raise ValueError(
-                f"the {changed} have changed since {self.path} was begun; bring them back, or "
+                f"the {changed} have changed since training in {self.path} began; restore them, or "
                 "train on the new ones in another store"
             )
 

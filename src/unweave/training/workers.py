@@ -91,7 +91,7 @@ class LanePool:
             self._processes = None
 
     def freeze(self, lanes: Collection[int]) -> None:
-        """Take no more steps of a part of the lanes if all of its lanes are among these.
+        """Stop taking steps of a part if all of its lanes are among these.
 
         Lanes of one part are one program. A frozen one keeps its place in it, so that the others
         keep their bits, and its numbers no longer matter.

@@ -169,7 +169,7 @@ function EndPicker({ model, ends, place, picture }: EndProps) {
           <button
             type="button"
             onClick={() => pick(currentEnd(model))}
-            title="What the sliders are at"
+            title="The current values of the sliders"
           >
             Current
           </button>

@@ -48,9 +48,7 @@ function CopyLink() {
   }, [said]);
   const click = async () => {
     const copied = await copy(currentLink());
-    setSaid(
-      (copied ? "Link copied." : "Copy the address of this page: it holds the view.") + exception(),
-    );
+    setSaid((copied ? "Link copied." : "Copy a link to this view.") + exception());
   };
   return (
     <>
@@ -64,7 +62,7 @@ function CopyLink() {
   );
 }
 
-/** What a link does not hold: a file of the user, whose code it has. */
+/** Say that a link does not contain the user's file, only its code. */
 function exception(): string {
   const isFile = model.value && originOf(model.value).kind === "upload";
   return isFile ? " Your file is not in it." : "";

@@ -15,12 +15,12 @@ interface Step {
 export const STEPS: Step[] = [
   {
     title: "Sliders",
-    text: "A latent variable is a number that the model found in the data; each should mean one thing. Each slider is one of them. The variables that say most about the data come first; unused ones are folded away.",
+    text: "Each slider is a latent variable: a number by which the model describes an observation, and which should mean one thing. The most informative variables come first; unused ones are folded away.",
     target: ".all-sliders",
   },
   {
     title: "Image",
-    text: "Move a slider: the decoder draws what its code looks like. What changes in the image is what the variable means.",
+    text: "Move a slider, and the decoder draws the new code. What changes in the image is what the variable means.",
     target: ".current",
   },
   {
@@ -43,7 +43,7 @@ export const STEPS: Step[] = [
   },
   {
     title: "Save and share",
-    text: "Every panel saves as a picture or a table. “Copy link” holds everything that you see now.",
+    text: "You can save every panel as a picture or a table. “Copy link” copies a link to exactly what you see now.",
     target: "#tab-content .exports",
     tab: "traversals",
   },

@@ -76,5 +76,5 @@ function columnsOf(table: Table, length: number, names: readonly string[]): numb
     missing.length > 0 && missing.length < names.length
       ? `, without ${missing.slice(0, 3).map(isolated).join(", ")}`
       : "";
-  throw new Error(`it has ${width} columns${which}. The model needs ${length} numbers a row`);
+  throw new Error(`it has ${width} columns${which}. The model needs ${length} numbers per row`);
 }

@@ -59,9 +59,9 @@ def open_array_file(path: Path) -> ArrayFile:
         if beginning.startswith(signature):
             return opener(path)
     raise ValueError(
-        f"expected a file of arrays ({', '.join(EXTENSIONS)}), got {path}, whose first bytes are "
-        "those of none: perhaps pickled objects, which can run code and are never loaded; save "
-        "plain arrays with numpy.savez"
+        f"expected a file of arrays ({', '.join(EXTENSIONS)}), got {path}, which is none of "
+        "these: if it holds pickled objects, they could run code and are never loaded; save plain "
+        "arrays with numpy.savez"
     )
 
 

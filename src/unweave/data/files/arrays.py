@@ -46,16 +46,16 @@ class Arrays:
     """Observations in a file of arrays: .npy, .npz, HDF5, Parquet or CSV.
 
     Observations are (N, H, W), (N, H, W, C), (N, C, H, W) or vectors (N, D); `axes` says whether
-    channels are last ("nhwc") or first ("nchw") if the shape leaves it open. `scale` says how
-    values are scaled: divided by 255 ("bytes"), between two percentiles of each channel
-    ("percentile"), to mean 0 and standard deviation 1 of each column ("standardise"), or not at
-    all ("none", and "counts" for counts of something). By default images of bytes are divided by
-    255, other images are scaled by percentiles unless they are floats in [0, 1], and vectors of
-    floats are standardised; other integers are only read if `scale` says what they are.
+    channels are last ("nhwc") or first ("nchw") if the shape is ambiguous. `scale` says how values
+    are scaled: divided by 255 ("bytes"), between two percentiles of each channel ("percentile"), to
+    mean 0 and standard deviation 1 of each column ("standardise"), or not at all ("none", and
+    "counts" for counts of something). By default, 8-bit images are divided by 255, other images are
+    scaled by percentiles unless they are floats in [0, 1], and vectors of floats are standardised;
+    other integers are only read if `scale` says what they are.
 
     `key` names the array of observations, and `factors_key` that of the factors (N, K): integers,
-    text or real numbers, of which NaN is missing. Their names are read from the array
-    `factor_names` if the file has it. In Parquet and CSV files both keys name columns, joined by
+    text or real numbers, where NaN is a missing label. Their names are read from the array
+    `factor_names` if the file has it. In Parquet and CSV files both keys name columns, separated by
     commas (quote names that contain a comma): 400..900 stands for all columns whose names are
     numbers in that range, and gene* for all that begin with gene. By default all columns of numbers
     are observations, columns of text that repeats are factors, and text that does not repeat names
@@ -155,8 +155,8 @@ class _Opened(NamedTuple):
 class InMemory:
     """An array in memory: the spec holds what identifies the array, not the array itself.
 
-    `from_array` creates it and binds the array to it, so that `load` finds the array for as long
-    as a spec of it is in use in this process. `split` works as in `Arrays`.
+    `from_array` creates the spec and binds the array to it, so that `load` finds the array as long
+    as the spec is in use in this process. `split` works as in `Arrays`.
     """
 
     digest: Annotated[str, Field(pattern="^[0-9a-f]{64}$")]  # sha256 of images and factors
@@ -209,7 +209,7 @@ def from_array(
     axes: ArrayAxes | None = None,
     device: torch.device | str = "cpu",
 ) -> tuple[InMemory, Dataset]:
-    """Return a spec for an array, and the dataset; the array is bound while the spec is in use.
+    """Return a spec for an array, and the dataset; the array is kept while the spec is in use.
 
     The array is copied, so later changes to it have no effect. The arguments are those of
     `array_dataset`.

@@ -52,7 +52,7 @@ def array_dataset(
 ) -> ArrayDataset:
     """Return a dataset of observations in memory and their factors, for a data spec of your own.
 
-    Arrays are interpreted, scaled and checked as those of `Arrays` are.
+    Arrays are interpreted, scaled and checked as in `Arrays`.
 
     >>> array_dataset(np.eye(4), [0, 0, 1, 1], ["half"]).factor_sizes
     (2,)
@@ -62,7 +62,7 @@ def array_dataset(
         factors: (N, K) or (N,) integers, text or real numbers; NaN is a missing label.
         names: names of the K factors.
         scale: how to scale values, as in `Arrays`; by default chosen from the values.
-        axes: "nhwc" or "nchw", if the shape leaves open where the channels are.
+        axes: "nhwc" or "nchw", if the shape does not show where the channels are.
     """
     rows = InMemoryRows(as_numpy(images))
     layout = interpret_shape(rows.shape, axes)

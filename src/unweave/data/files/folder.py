@@ -63,18 +63,18 @@ class Folder:
     default images that all have the same size keep it, and others become 64 x 64. If the aspect
     ratio of an image differs, `fit` takes the largest centred crop ("crop"), adds black bars,
     which are transparent with four channels ("pad"), or distorts the image ("stretch"). `channels`
-    is 1 (grey), 3 (RGB) or 4 (RGBA) for images of 8 bits; by default 1 if all images are grey,
+    is 1 (grey), 3 (RGB) or 4 (RGBA) for 8-bit images; by default 1 if all images are grey,
     otherwise 3, with transparent images laid on white. Images of 16 bits, of floats, or with other
     numbers of channels keep their values and channels. `axes` says what the pages of a TIFF stack
     or the frames of an animation are if the file does not: the "channels" of one image, or
-    "observations". `scale` works as in `Arrays`; by default images of 8 bits are divided by 255,
+    "observations". `scale` works as in `Arrays`; by default 8-bit images are divided by 255, and
     others are scaled by percentiles unless they are floats in [0, 1].
 
-    `factors` is a CSV file of labels, in the folder or elsewhere; by default factors.csv or the
-    only CSV file in the folder, and without one the class of an image is its subfolder. One column
+    `factors` is a CSV file of labels, in the folder or elsewhere. By default it is factors.csv or
+    the only CSV file in the folder; without one, the class of an image is its subfolder. One column
     names the images, by their paths or names, with or without extension; the others are factors,
     except those that `ignore` names, as in `Arrays`. `split` and `stream` work as in `Arrays`;
-    images of more than 1 GiB are decoded once, to a file.
+    folders of more than 1 GiB of images are decoded once, to a file.
     """
 
     path: AbsolutePath

@@ -33,7 +33,7 @@ def find_label_file(folder: str, given: str) -> str:
     inside, here = Path(folder, given), Path(given).absolute()
     if inside.is_file() and here.is_file() and inside.read_bytes() != here.read_bytes():
         raise ValueError(
-            f"factors={given} stands for {inside} and for {here}, which differ: give the whole path"
+            f"factors={given} could be {inside} or {here}, which differ: give the whole path"
         )
     return str(here if here.is_file() and not inside.is_file() else inside.absolute())
 

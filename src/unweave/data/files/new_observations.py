@@ -27,7 +27,7 @@ _WIDE = 50  # range of integers that is hardly that of values in [0, 1]
 @final
 @dataclass(frozen=True, eq=False)
 class NewObservations(Dataset):
-    """Observations of a file, read when they are asked for, and scaled as those of a dataset.
+    """Observations in a file, read on request and scaled like those of a dataset.
 
     Its schema is that of the dataset, with a size and notes of its own, and without factors.
     """
@@ -55,10 +55,10 @@ def read_like(
 ) -> Tensor:
     """Convert observations in the user's units to float32 (N, *shape), like those of a dataset.
 
-    Values are scaled as those of the dataset were, so their meaning does not depend on the other
+    Values are scaled like those of the dataset, so their meaning does not depend on the other
     observations; with percentiles, values beyond these are clipped. Images may have their channels
-    last, or no axis of channels; if the shape leaves open where channels are, they are where the
-    source of the dataset has them. Warn about values that look different in kind.
+    last, or no axis of channels; if the shape is ambiguous, channels are where the source of the
+    dataset has them. Warn about values that look different in kind.
     """
     array = arrange_like(schema, as_numpy(observations))
     scaling = schema.scaling
@@ -112,10 +112,10 @@ def _warn_of_other_kinds(schema: Schema, array: Array) -> None:
     offset, width = (np.array(each)[:, None] for each in (scaling.offset, scaling.width))
     distance = values - offset
     if scaling.method == "percentile":
-        what = "the percentiles of the training and are clipped"
+        what = "the percentiles of the training data and are clipped"
         beyond = np.abs(distance - width / 2) > 0.51 * width
     else:
-        what = f"{_FAR} standard deviations of the training"
+        what = f"{_FAR} standard deviations of the training data"
         beyond = np.abs(distance) > _FAR * width
     constant = width[:, 0] == 0
     mostly = (beyond.mean((0, 2)) > 0.5) & ~constant
@@ -127,15 +127,15 @@ def _warn_of_other_kinds(schema: Schema, array: Array) -> None:
         )
     if np.dtype(schema.dtype or float).kind in "iu" and width.max() > _WIDE and _are_shares(array):
         warnings.warn(
-            f"the values are floats in [0, 1], and those of the training were {schema.dtype}, up "
-            f"to {(offset + width).max():.0f}: give these in the same units",
+            f"the values are floats in [0, 1], but the training data were {schema.dtype}, up to "
+            f"{(offset + width).max():.0f}: give these in the same units",
             stacklevel=3,
         )
     changed = constant & (np.abs(distance) > 1e-6 * np.abs(offset)).any((0, 2))
     if changed.any():
         warnings.warn(
-            f"{_listed(names, changed)} had the same value throughout the training: other values "
-            "are ignored",
+            f"{_listed(names, changed)} had the same value in all training data: other values are "
+            "ignored",
             stacklevel=3,
         )
 

@@ -328,7 +328,7 @@ def _state_file(partial: Path) -> Path:
 
 
 def _read_state(partial: Path) -> _State | None:
-    """Return what is known of a partial download; discard one of which this is damaged."""
+    """Return the record of a partial download; discard the download if its record is damaged."""
     path = _state_file(partial)
     try:
         return read_checked(path, _State) if path.exists() else None
@@ -346,8 +346,8 @@ def _records(folder: Path) -> dict[str, str]:
         return {**adapter(dict[str, str]).validate_json(content)}
     except ValueError:
         raise ValueError(
-            f"expected a JSON object of names and checksums in {path}: restore it, or delete it, "
-            "and the files beside it are then taken to be right"
+            f"expected a JSON object of names and checksums in {path}: restore it, or delete it "
+            "to trust the files next to it"
         ) from None
 
 

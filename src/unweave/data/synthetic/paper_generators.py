@@ -74,9 +74,9 @@ class Pinwheel:
 class Mixing:
     """Sources mixed by a matrix, with noise: x = A s + noise * e,  s, e ~ N(0, I).
 
-    A is `matrix`, row by row, or its columns are images: those of `columns` with the numbers
-    `indices`, flattened to vectors; x then has the shape of an image. With ten digits of MNIST
-    these are the data of [Sikka2019] sec. V; with A = 2 I + 0.73 those of app. C.
+    A is `matrix`, row by row, or its columns are images: those of `columns` with these `indices`,
+    flattened to vectors; x then has the shape of an image. With ten digits of MNIST these are the
+    data of [Sikka2019] sec. V; with A = 2 I + 0.73 those of app. C.
     [Sikka2019] eq. 17
 
     With `exact_moments` the joint sample of s and e has exactly the mean 0 and the identity as its
@@ -111,7 +111,7 @@ class Mixing:
         if (self.columns is None) != (not self.indices):
             raise ValueError(
                 "expected columns and indices together, got one of them: give the images and "
-                "their numbers, or neither and use matrix"
+                "their indices, or neither and use matrix"
             )
 
     def sources(self) -> Tensor:
@@ -160,7 +160,7 @@ class MovingDigit:
     """One image at random positions on a blank canvas: x, y = centre + A s + noise * e, in pixels.
 
     A = 2 I + 0.73 and s, e ~ N(0, I); between pixels the image is interpolated linearly. The paper
-    does not give sizes: the default canvas leaves three standard deviations on each side of a
+    does not state sizes; the default canvas leaves three standard deviations on each side of a
     digit of 28 x 28.  [Sikka2019] fig. 3
 
     The sources are real numbers, returned by `sources()`; the dataset itself has no factors.

@@ -122,7 +122,7 @@ def correlation_score(summary: Summary, rows: int) -> Score:
 def relative_scale(
     codes: ArrayLike, scales: ArrayLike, *, discrete: ArrayLike | None = None
 ) -> Score:
-    """Compute the posterior scale relative to the aggregate: 1 if encodings coincide, 0 if apart.
+    """Compute the posterior scale relative to q(z): 1 if encodings coincide, 0 if separate.
 
     For each code  E_x[s_j(x)] / sqrt(Var_x[m_j(x)] + E_x[s_j(x)^2]), the mean standard deviation of
     q(z_j|x) over that of q(z_j); the value is the mean over codes. In [Mathieu2019] sec. 3.1 the

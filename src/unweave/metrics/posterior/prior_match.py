@@ -67,9 +67,9 @@ def prior_match(
     - `sliced_wasserstein/kolouri2018`: mean of W_2^2 along 200 random directions, from `samples` of
       each.  [Kolouri2018] alg. 1
 
-    The last three include sampling noise: `details["of the prior itself"]` is the same number
-    between two sets of samples of the prior. Divergences by a critic belong to training and are not
-    included. Divergences that are infinite for a prior without variance are left out.
+    The last three include sampling noise: `details["of the prior itself"]` is the value between two
+    sets of samples of the prior. Divergences that need a critic are only available in training.
+    Divergences that are infinite for a prior without variance are left out.
 
     Args:
         codes: (N, D) posterior means.

@@ -16,7 +16,8 @@ from typing import Any
 class Item:
     """A figure, table or appendix of a paper.
 
-    If no reproduction covers an experiment, `why` says so, and `commands` would train its networks.
+    If no reproduction covers an experiment, `why` explains it, and `commands` would train its
+    networks.
     """
 
     number: str  # as in the paper: "Figure 4"

@@ -31,7 +31,7 @@ export function Responses({ model }: { model: Model }) {
   return (
     <Panel
       title="How codes respond to factors"
-      help="The mean code of the best latent variable at each value of a factor, with one standard deviation. All charts have one scale, so a flat line is a variable that does not respond."
+      help="The mean code of the best latent variable at each value of a factor, with one standard deviation. All charts share one scale, so a flat line means that the variable does not respond."
       csv={() => ({
         columns: ["factor", "value", "variable", "mean code", "standard deviation", "rows"],
         rows: traces.flatMap((each, n) =>

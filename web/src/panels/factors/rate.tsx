@@ -1,4 +1,4 @@
-/** What the rate of a model is spent on. */
+/** The decomposition of the rate of a model. */
 import type { Rate } from "../../bundle";
 import type { Model } from "../../model";
 import { thousands } from "../../text";
@@ -41,7 +41,7 @@ export function RatePanel({ model }: { model: Model }) {
   const { rate } = model.data;
   return (
     <Panel
-      title="What the rate is spent on"
+      title="Decomposition of the rate"
       help="The rate is KL(q(z|x) || p(z)), averaged over the data. If the variables are independent under the prior, it is the sum of three parts, which are estimated from samples."
       csv={() => rateTable(model, rate)}
     >
@@ -67,7 +67,7 @@ export function limitOf({ mutualInformation }: Rate, count: number): string {
   const limit = Math.log(count);
   return mutualInformation <= SATURATED * limit
     ? ""
-    : `The mutual information is close to its limit, log ${thousands(count)} = ${nats(limit)} nats: the codes tell almost all observations apart. What the rate has beyond the limit counts as total correlation, however the codes lie.`;
+    : `The mutual information is close to its limit, log ${thousands(count)} = ${nats(limit)} nats: the codes distinguish almost all observations. Any rate beyond the limit counts as total correlation, wherever the codes lie.`;
 }
 
 function rateTable(model: Model, rate: Rate) {

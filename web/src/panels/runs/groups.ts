@@ -56,8 +56,8 @@ function groupNames(every: readonly Settings[]): string[] {
 
 type Settings = Readonly<Record<string, Setting>>;
 
-/** Of the keys, few that tell groups apart as all of them do: the objective, then those that tell the
- * most apart. */
+/** Choose a few keys that distinguish groups as well as all keys do: the objective, then those that
+ * distinguish most. */
 function fewest(every: readonly Settings[], keys: readonly string[]): string[] {
   const chosen: string[] = keys.filter((key) => key === "objective");
   const goal = distinct(every, keys);

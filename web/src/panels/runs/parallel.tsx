@@ -25,7 +25,7 @@ export function Parallel() {
   return (
     <Panel
       title="Parallel coordinates"
-      help="Each line is a run. Drag along an axis to keep the runs in that range; the filter above says the same in words. Lines of open runs are thick."
+      help="Each line is a run. Drag along an axis to keep only the runs in that range; the filter above shows the same in words. Lines of open runs are thick."
       csv={() => runsCsv(filtered.value.runs, columns)}
     >
       <Lines columns={columns} />
