@@ -1,12 +1,14 @@
 """Files that a stranger may send: refused in one line, before memory is taken; and values."""
 
 import dataclasses
+import errno
 import io
 import json
 import lzma
 import re
 import resource
 import struct
+import weakref
 import zipfile
 import zlib
 from pathlib import Path
@@ -17,6 +19,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+import torch
 from PIL import Image
 
 import unweave as uw
@@ -263,6 +266,45 @@ def test_runs_that_cannot_fit_are_refused_before_they_are_built(monkeypatch):
         with pytest.raises(ValueError, match=r"needs at least .* GiB"):
             dataclasses.replace(run, **change).resolve(dataset)
     assert memory.main_memory() > 2**28
+
+
+@pytest.mark.parametrize(
+    ("kind", "text", "said"),
+    [
+        (MemoryError, "", "error: there is not enough memory: give fewer observations"),
+        (MemoryError, "Unable to allocate 9 TiB", "enough memory: Unable to allocate 9 TiB"),
+        (RuntimeError, "CPUAllocator: can't allocate memory: you tried", "not enough memory"),
+        (torch.OutOfMemoryError, "CUDA out of memory. Tried to", "not enough memory"),
+        (ImportError, "Exception caught: std::bad_alloc", "not enough memory"),
+        (RuntimeError, "can't start new thread", "the system starts no more threads"),
+    ],
+)
+def test_a_lack_of_memory_is_one_line_and_frees_it_first(unweave, monkeypatch, kind, text, said):
+    class Large:
+        pass
+
+    def read(path):
+        large = Large()
+        alive.append(weakref.ref(large))
+        raise kind(text)
+
+    def show(line, **options):
+        printed.append((line, [each() for each in alive]))
+
+    alive, printed = [], []
+    monkeypatch.setattr("unweave.training.run_files.run_paths", read)
+    monkeypatch.setattr("unweave.core.console.err.print", show)
+    assert unweave("runs")[0] == 2
+    ((line, left),) = printed
+    assert (said in line, left) == (True, [None])
+
+
+def test_an_error_that_cannot_be_printed_still_has_its_exit_code(unweave, monkeypatch):
+    def full(*args, **options):
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr("unweave.core.console.err.print", full)
+    assert unweave("evaluate", "nothing")[0] == 2
 
 
 def test_unknown_memory_refuses_nothing(monkeypatch):
