@@ -5,6 +5,7 @@ import errno
 import io
 import json
 import lzma
+import os
 import re
 import resource
 import struct
@@ -277,6 +278,7 @@ def test_runs_that_cannot_fit_are_refused_before_they_are_built(monkeypatch):
         (torch.OutOfMemoryError, "CUDA out of memory. Tried to", "not enough memory"),
         (ImportError, "Exception caught: std::bad_alloc", "not enough memory"),
         (RuntimeError, "can't start new thread", "the system starts no more threads"),
+        (BlockingIOError, "Resource temporarily unavailable", "no more threads or processes"),
     ],
 )
 def test_a_lack_of_memory_is_one_line_and_frees_it_first(unweave, monkeypatch, kind, text, said):
@@ -358,8 +360,9 @@ def test_only_what_unweave_wrote_is_replaced_without_asking(tmp_path):
         with pytest.raises(ValueError, match="replace it with --overwrite"):
             check_output(path, "--out", overwrite=False)
     (tmp_path / "link.csv").symlink_to("nowhere")
+    os.mkfifo(tmp_path / "pipe.csv")
     for path, reason in {"link.csv": "--overwrite", ".": "is a folder", "no/x.csv": "no folder",
-                         "b.csv/x": "no folder"}.items():  # fmt: skip
+                         "b.csv/x": "no folder", "pipe.csv": "a pipe"}.items():  # fmt: skip
         with pytest.raises(ValueError, match=reason):
             check_output(tmp_path / path, "--out", overwrite=False)
     with np.load(tmp_path / "a.npz") as file:

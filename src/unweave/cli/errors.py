@@ -51,6 +51,11 @@ def run(command: Any, arguments: list[str]) -> None:
 
 def _explanation(error: Exception, command: Any, arguments: list[str]) -> str | None:
     """Say what went wrong; None for an error that only a fault of the program explains."""
+    if is_out_of_threads(error):
+        return (
+            "the system starts no more threads or processes: raise the limits of this shell "
+            "(ulimit -u, -v), or end other programs"
+        )
     if isinstance(error, OSError):
         return os_error_text(error, _store(command, arguments))
     if isinstance(error, (ValueError, FloatingPointError, WorkerKilled)):
@@ -60,8 +65,6 @@ def _explanation(error: Exception, command: Any, arguments: list[str]) -> str | 
     if is_out_of_memory(error):
         own = str(error) if isinstance(error, MemoryError) else ""
         return f"there is not enough memory: {own or 'give fewer observations or smaller runs'}"
-    if is_out_of_threads(error):
-        return "the system starts no more threads: raise the limits of this shell (ulimit -u, -v)"
     return None
 
 

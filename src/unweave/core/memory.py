@@ -42,5 +42,6 @@ def is_out_of_memory(error: Exception) -> bool:
 
 
 def is_out_of_threads(error: Exception) -> bool:
-    """Return whether an error says that no thread could be started."""
-    return isinstance(error, RuntimeError) and "can't start new thread" in str(error)
+    """Return whether an error says that no thread or process could be started."""
+    of_threads = isinstance(error, RuntimeError) and "can't start new thread" in str(error)
+    return of_threads or isinstance(error, BlockingIOError)  # as fork raises it
