@@ -14,6 +14,7 @@ import torch
 
 from byte_images import everything
 from datasets import CPU
+from unweave.core.files import check_regular
 from unweave.data import Arrays, from_array
 from unweave.data.files import tables
 from unweave.data.files.columns import unlike_names
@@ -249,6 +250,20 @@ def test_a_bad_cell_among_decimal_commas_is_named(tmp_path):
     (tmp_path / "a.csv").write_text("u;v\n1,5;2\n2,5;3\nbad;4\n")
     with pytest.raises(ValueError, match="line 4, column 'u': expected a number, got 'bad'"):
         Arrays(tmp_path / "a.csv").load(CPU)
+
+
+def test_a_csv_file_that_grows_is_read_as_it_was(tmp_path, monkeypatch):
+    """Reading to the end never ended if another program wrote faster than lines are parsed."""
+    path = tmp_path / "a.csv"
+    path.write_text("a,b\n1,2\n3,4\n")
+
+    def grow(path):
+        facts = check_regular(path)
+        path.write_text(path.read_text() + "5,6\n")
+        return facts
+
+    monkeypatch.setattr("unweave.core.files.check_regular", grow)
+    assert [line for _, line in tables.read_csv(path).lines] == [["1", "2"], ["3", "4"]]
 
 
 def test_a_csv_file_that_is_not_utf8_is_refused_with_its_line(tmp_path):

@@ -1,12 +1,15 @@
 """Files that a stranger may send: refused in one line, before memory is taken; and values."""
 
 import dataclasses
+import errno
 import io
 import json
 import lzma
+import os
 import re
 import resource
 import struct
+import weakref
 import zipfile
 import zlib
 from pathlib import Path
@@ -17,6 +20,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+import torch
 from PIL import Image
 
 import unweave as uw
@@ -265,6 +269,46 @@ def test_runs_that_cannot_fit_are_refused_before_they_are_built(monkeypatch):
     assert memory.main_memory() > 2**28
 
 
+@pytest.mark.parametrize(
+    ("kind", "text", "said"),
+    [
+        (MemoryError, "", "error: there is not enough memory: give fewer observations"),
+        (MemoryError, "Unable to allocate 9 TiB", "enough memory: Unable to allocate 9 TiB"),
+        (RuntimeError, "CPUAllocator: can't allocate memory: you tried", "not enough memory"),
+        (torch.OutOfMemoryError, "CUDA out of memory. Tried to", "not enough memory"),
+        (ImportError, "Exception caught: std::bad_alloc", "not enough memory"),
+        (RuntimeError, "can't start new thread", "the system starts no more threads"),
+        (BlockingIOError, "Resource temporarily unavailable", "no more threads or processes"),
+    ],
+)
+def test_a_lack_of_memory_is_one_line_and_frees_it_first(unweave, monkeypatch, kind, text, said):
+    class Large:
+        pass
+
+    def read(path):
+        large = Large()
+        alive.append(weakref.ref(large))
+        raise kind(text)
+
+    def show(line, **options):
+        printed.append((line, [each() for each in alive]))
+
+    alive, printed = [], []
+    monkeypatch.setattr("unweave.training.run_files.run_paths", read)
+    monkeypatch.setattr("unweave.core.console.err.print", show)
+    assert unweave("runs")[0] == 2
+    ((line, left),) = printed
+    assert (said in line, left) == (True, [None])
+
+
+def test_an_error_that_cannot_be_printed_still_has_its_exit_code(unweave, monkeypatch):
+    def full(*args, **options):
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr("unweave.core.console.err.print", full)
+    assert unweave("evaluate", "nothing")[0] == 2
+
+
 def test_unknown_memory_refuses_nothing(monkeypatch):
     """Windows has no os.sysconf, and everything that asks for memory failed there."""
     monkeypatch.delattr("os.sysconf")
@@ -316,8 +360,9 @@ def test_only_what_unweave_wrote_is_replaced_without_asking(tmp_path):
         with pytest.raises(ValueError, match="replace it with --overwrite"):
             check_output(path, "--out", overwrite=False)
     (tmp_path / "link.csv").symlink_to("nowhere")
+    os.mkfifo(tmp_path / "pipe.csv")
     for path, reason in {"link.csv": "--overwrite", ".": "is a folder", "no/x.csv": "no folder",
-                         "b.csv/x": "no folder"}.items():  # fmt: skip
+                         "b.csv/x": "no folder", "pipe.csv": "a pipe"}.items():  # fmt: skip
         with pytest.raises(ValueError, match=reason):
             check_output(tmp_path / path, "--out", overwrite=False)
     with np.load(tmp_path / "a.npz") as file:

@@ -124,6 +124,20 @@ def test_one_odd_file_leaves_the_other_runs_as_they_are(tmp_path, unweave, name,
     assert (code, out, str(folders[1] / name) in err) == (2, "", True)
 
 
+def test_a_folder_that_may_not_be_read_is_listed_as_damaged(folder, unweave, monkeypatch):
+    """It used to be left out without a word."""
+    run, real = folder.path / "run.json", os.stat
+
+    def stat(path, *args, **options):  # root may read everything
+        if os.fspath(path) == str(run):
+            raise PermissionError(errno.EACCES, "Permission denied", str(path))
+        return real(path, *args, **options)
+
+    monkeypatch.setattr(os, "stat", stat)
+    code, out, err = unweave("runs", "--store", run.parents[1])
+    assert (code, "damaged" in out, f"{run}: Permission denied" in err) == (0, True, True)
+
+
 def test_no_torch_is_loaded_to_list_runs(folder):
     script = "import sys; sys.argv[1:] = ['runs', '--store', sys.argv[1]]\n"
     script += "from unweave.cli.main import main\n"
@@ -205,6 +219,18 @@ def test_evaluate_prints_scores_of_a_store_that_is_read_only(folder, unweave, mo
     assert (code, "mig/chen2018" in out) == (0, True)
     note = f"scores are not stored: {folder.path.parent} is not writable (Read-only file system)"
     assert note in err
+
+
+def test_places_that_cannot_be_written_are_refused_before_anything_is_computed(
+    unweave, folder, monkeypatch, tmp_path
+):
+    monkeypatch.setattr(os, "access", lambda path, mode: False)  # root may write everywhere
+    monkeypatch.setattr(uw.FittedModel, "encode", None)
+    run = folder.path
+    for words in (["report", run], ["share", run, "-o", tmp_path / "a.html"],
+                  ["encode", run, "--out", tmp_path / "a.csv"]):  # fmt: skip
+        code, _, err = unweave(*words)
+        assert (code, "Permission denied" in err) == (2, True)
 
 
 @pytest.mark.parametrize("explorer", [True, False])

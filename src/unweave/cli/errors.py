@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import sys
 import warnings
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +14,7 @@ import typer
 from unweave.core import torchrun
 from unweave.core.console import err, out
 from unweave.core.files import NO_SPACE, error_text
+from unweave.core.memory import is_out_of_memory, is_out_of_threads
 from unweave.core.parallel import WorkerKilled
 from unweave.core.signals import STOPPED
 
@@ -29,25 +31,41 @@ def run(command: Any, arguments: list[str]) -> None:
         warnings.simplefilter("ignore")
     if torchrun.launched() and name not in ("train", ""):
         _fail(f"torchrun is for `unweave train`; run `unweave {name}` without it")
+    code, message = 0, None
     try:
         code = command(arguments, standalone_mode=False)
     except usage_error as error:
-        if message := error.format_message():  # type: ignore[attr-defined]
-            hint = "; fields are set as in steps=50" if name == "train" else ""
-            _fail(f"{message.rstrip('?.')}; see `unweave --help`{hint}")
-        sys.exit(2)  # no arguments were given, and the help was printed
-    except OSError as error:
-        _fail(os_error_text(error, _store(command, arguments)))
-    except (ValueError, FloatingPointError, WorkerKilled) as error:
-        _fail(str(error))
-    except MemoryError as error:
-        advice = "give fewer observations or smaller runs"
-        _fail(f"there is not enough memory: {str(error) or advice}")
-    except RecursionError:
-        _fail("a file or a value is nested too deeply")
+        if not (usage := error.format_message()):  # type: ignore[attr-defined]
+            sys.exit(2)  # no arguments were given, and the help was printed
+        hint = "; fields are set as in steps=50" if name == "train" else ""
+        message = f"{usage.rstrip('?.')}; see `unweave --help`{hint}"
+    except Exception as error:
+        if (message := _explanation(error, command, arguments)) is None:
+            raise
+    if message is not None:  # printed here, where the memory that the command took is free again
+        _fail(message)
     if code == STOPPED:  # as typer returns it after Ctrl-C
         err.print(_interruption_text(name))
     sys.exit(code if isinstance(code, int) else 0)
+
+
+def _explanation(error: Exception, command: Any, arguments: list[str]) -> str | None:
+    """Say what went wrong; None for an error that only a fault of the program explains."""
+    if is_out_of_threads(error):
+        return (
+            "the system starts no more threads or processes: raise the limits of this shell "
+            "(ulimit -u, -v), or end other programs"
+        )
+    if isinstance(error, OSError):
+        return os_error_text(error, _store(command, arguments))
+    if isinstance(error, (ValueError, FloatingPointError, WorkerKilled)):
+        return str(error)
+    if isinstance(error, RecursionError):
+        return "a file or a value is nested too deeply"
+    if is_out_of_memory(error):
+        own = str(error) if isinstance(error, MemoryError) else ""
+        return f"there is not enough memory: {own or 'give fewer observations or smaller runs'}"
+    return None
 
 
 def os_error_text(error: OSError, store: Path | None) -> str:
@@ -106,5 +124,6 @@ def _fail(message: str) -> None:
     if not torchrun.is_repeated(text):
         who = f"process {torchrun.rank()}: " if torchrun.rank() else ""
         err.quiet = False
-        err.print(f"error: {who}{text}", style="red", soft_wrap=True)
+        with suppress(OSError):  # nobody can be told, and the exit code says it
+            err.print(f"error: {who}{text}", style="red", soft_wrap=True)
     sys.exit(2)

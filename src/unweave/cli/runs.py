@@ -145,6 +145,7 @@ def report_command(
       unweave report runs/* --no-explorer
     """
     from unweave.cli.explore import write_explorer
+    from unweave.core.outputs import check_writable
     from unweave.evaluation.loading import load_each
     from unweave.report import write_report
     from unweave.training.leases import FolderInUse
@@ -155,6 +156,7 @@ def report_command(
     for model in models:
         assert model.folder is not None
         try:
+            check_writable(model.folder)  # before anything is computed
             beside = write_explorer(model) if explorer else None
             place, link = model.folder / "report.html", beside.name if beside else ""
             write = partial(write_report, path=place, rows=rows, explorer=link)

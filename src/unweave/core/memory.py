@@ -1,4 +1,4 @@
-"""Available memory."""
+"""Available memory, and errors that say it is used up."""
 
 from __future__ import annotations
 
@@ -6,6 +6,16 @@ import contextlib
 import math
 import os
 from pathlib import Path
+
+# In errors of libraries that are no MemoryErrors, in small letters.
+_NO_MEMORY = (
+    "can't allocate memory",
+    "cannot allocate memory",
+    "not enough memory",
+    "out of memory",
+    "bad_alloc",
+    "failed to map segment",  # of a library that is imported
+)
 
 
 def main_memory() -> float:
@@ -19,3 +29,19 @@ def main_memory() -> float:
     with contextlib.suppress(OSError, ValueError):  # no container, or one without a limit: "max"
         limits.append(int(Path("/sys/fs/cgroup/memory.max").read_text()))
     return min(limits)
+
+
+def is_out_of_memory(error: Exception) -> bool:
+    """Return whether an error says that memory is used up; those of libraries are often others.
+
+    >>> is_out_of_memory(RuntimeError("DefaultCPUAllocator: can't allocate memory: you tried to"))
+    True
+    """
+    text = str(error).lower() if isinstance(error, (RuntimeError, ImportError)) else ""
+    return isinstance(error, MemoryError) or any(sign in text for sign in _NO_MEMORY)
+
+
+def is_out_of_threads(error: Exception) -> bool:
+    """Return whether an error says that no thread or process could be started."""
+    of_threads = isinstance(error, RuntimeError) and "can't start new thread" in str(error)
+    return of_threads or isinstance(error, BlockingIOError)  # as fork raises it

@@ -8,6 +8,7 @@ only with --overwrite.
 from __future__ import annotations
 
 import contextlib
+import errno
 import io
 import json
 import os
@@ -53,8 +54,11 @@ def check_output(
         raise ValueError(f"expected {expected}, got {option} {path}")
     if not in_folder and path.is_dir():
         raise ValueError(f"expected a file to write, got {option} {path}, which is a folder")
+    if path.exists() and not path.is_file() and not path.is_dir():
+        raise ValueError(f"expected a file to write, got {option} {path}, a pipe or a device")
     if not path.parent.is_dir():
         raise ValueError(f"{option}: there is no folder {path.parent}; create it first")
+    check_writable(path if path.is_dir() else path.parent)
     refuse_run_folder(path)
     if in_folder and path.exists() and not path.is_dir():
         raise ValueError(f"expected a folder, got {option} {path}, which is a file")
@@ -64,6 +68,12 @@ def check_output(
             f"{path} exists, and unweave may not have written it: choose another {option}, or "
             "replace it with --overwrite"
         )
+
+
+def check_writable(folder: Path) -> None:
+    """Raise a PermissionError if nothing may be written in a folder."""
+    if not os.access(folder, os.W_OK):
+        raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), str(folder))
 
 
 def refuse_run_folder(path: Path) -> None:

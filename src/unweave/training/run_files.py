@@ -221,12 +221,18 @@ def names_in(root: Path) -> list[str]:
 
 
 def run_paths(root: Path, names: Iterable[str] | None = None) -> list[Path]:
-    """Return the folders of a store that hold a run, the newest last; only these, if given."""
+    """Return the folders of a store that hold a run, the newest last; only these, if given.
+
+    Folders that may not be read are among them: whoever reads one is told.
+    """
     found = []
     for name in names_in(root) if names is None else names:
         path = os.path.join(root, name)
-        if os.path.exists(os.path.join(path, RUN)):
-            found.append((os.stat(path).st_mtime, name))
+        with suppress(FileNotFoundError, NotADirectoryError):
+            changed = os.stat(path).st_mtime
+            with suppress(PermissionError):
+                os.stat(os.path.join(path, RUN))
+            found.append((changed, name))
     return [root / name for _, name in sorted(found)]
 
 

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import csv
+import io
 import math
 import re
 from collections.abc import Sequence
 from pathlib import Path
 from typing import NamedTuple
 
+from unweave.core.files import read_bytes
 from unweave.core.text import unquoted
 from unweave.data.files.labels import MISSING_WORDS, column_values
 
@@ -28,16 +30,16 @@ class CsvText(NamedTuple):
 
 def read_csv(path: Path) -> CsvText:
     """Read a CSV file in UTF-8, separated by commas, semicolons or tabs."""
+    content = read_bytes(path)  # not line by line: a file that still grows would never end
     try:
-        with path.open(newline="", encoding="utf-8-sig") as file:
-            first = file.readline()
-            file.seek(0)
-            delimiter = _delimiter(first)
-            reader = csv.reader(file, delimiter=delimiter, strict=True)
-            lines = [(reader.line_num, list(map(unquoted, line))) for line in reader if line]
+        file = io.StringIO(content.decode("utf-8-sig"), newline="")
+        delimiter = _delimiter(file.readline())
+        file.seek(0)
+        reader = csv.reader(file, delimiter=delimiter, strict=True)
+        lines = [(reader.line_num, list(map(unquoted, line))) for line in reader if line]
     except UnicodeDecodeError:
-        raise ValueError(_explain_encoding(path)) from None
-    except (OSError, csv.Error) as error:
+        raise ValueError(_explain_encoding(path, content)) from None
+    except csv.Error as error:
         raise ValueError(f"expected a CSV file at {path}, got {error}: save it again") from None
     if len(lines) < 2:
         raise ValueError(f"expected a line of names and lines of values in {path}, got too few")
@@ -140,9 +142,8 @@ def _column_names(head: Sequence[str]) -> list[str]:
     return ["row", *names[1:]] if not names[0] and "row" not in names else names
 
 
-def _explain_encoding(path: Path) -> str:
+def _explain_encoding(path: Path, content: bytes) -> str:
     """Explain which line of a file is not UTF-8, and what it may be."""
-    content = path.read_bytes()
     if content.startswith((b"\xff\xfe", b"\xfe\xff")):
         return f"expected a CSV file in UTF-8 at {path}, got UTF-16: save it as UTF-8"
     number, line = next(
