@@ -331,6 +331,7 @@ def _elbo_claim(numbers: Numbers, where: str) -> Claim:
         "elbo", inside and after.high <= _RISE, contradicted=after.low > _RISE, where=where,
         around=_AROUND, rise=_RISE, top=top, grid=betas[at], after=after, edge=edge,
         side="" if top.low <= 1 <= top.high else ", below 1" if top.high < 1 else ", above 1",
+        less=elbo.mean(1).max() - elbo.mean(1)[betas.index(1.0)], span=np.ptp(elbo.mean(1)),
     )  # fmt: skip
 
 
