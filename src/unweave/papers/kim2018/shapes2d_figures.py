@@ -139,8 +139,8 @@ def networks_needed(ours: Values, theirs: Values, difference: float) -> int:
     >>> networks_needed(np.array([0.0, 2.0]), np.array([0.0, 2.0]), 2.0)
     8
     """
-    both = ours.var(ddof=1) + theirs.var(ddof=1)
-    return math.ceil(both * (stats.norm.ppf(0.975) + stats.norm.ppf(0.8)) ** 2 / difference**2)
+    both = float(ours.var(ddof=1) + theirs.var(ddof=1))
+    return math.ceil(both * float(stats.norm.ppf(0.975) + stats.norm.ppf(0.8)) ** 2 / difference**2)
 
 
 def headline_claims(results: Results) -> list[Claim]:
@@ -342,12 +342,16 @@ def fig16(workspace: Workspace, results: Results) -> Result:
     )  # fmt: skip
 
 
-def codes_of(network: Network) -> tuple[Values, Values]:
-    """Return the stored codes (N, D) of a network, and the factors (N, K) of their observations."""
+def codes_of(network: Network, without: str = "") -> tuple[Values, Values]:
+    """Return the stored codes (N, D) of a network, and the factors (N, K) of their observations.
+
+    A factor may be left out by its name.
+    """
     codes = unpack_array(network.facts[CODES], -1, network.run.latent.size)
     dataset = network.run.data.load(torch.device("cpu"))
     factors = dataset.factors(chosen_rows(dataset, len(codes))).numpy()
-    return codes, factors[:, np.array(dataset.factor_sizes) > 1]
+    sizes = zip(dataset.factor_names, dataset.factor_sizes, strict=True)
+    return codes, factors[:, [size > 1 and name != without for name, size in sizes]]
 
 
 def sensitivity_claims(
