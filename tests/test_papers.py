@@ -79,7 +79,7 @@ def test_without_matplotlib_nothing_is_trained(tmp_path, monkeypatch):
 
 PINWHEEL = {
     "SEEDS": {"beta": (0,), "alpha": (0,)}, "FEW": (0,), "STEPS": 2, "LONGER": 3, "SAMPLES": 20,
-    "SIDE": 32,
+    "SIDE": 32, "MANY": (0, 1),
     "DATA": Pinwheel(points_per_cluster=9), "BETAS": (0.5, 1.0), "ALPHAS": (1.0, 8.0),
     "LARGER_BETAS": (5.0,), "LIMIT_BETAS": (5.0,), "LARGER_ALPHAS": (9.0,),
 }  # fmt: skip

@@ -21,7 +21,7 @@ SOUND = {
 
 def test_verdicts_follow_from_the_terms():
     verdicts = [claim.verdict for claim in claims_of(SOUND, MOST)]
-    assert verdicts == ["pass"] * 5 + ["not comparable"] * 2
+    assert verdicts == ["pass"] * 5 + ["not comparable"]
     for number, (name, other) in enumerate(
         [("①", WHOLE), ("②", WHOLE), ("②", WHOLE._replace(volume=-9.0)), ("③", WHOLE), ("④", WHOLE)]
     ):

@@ -1,12 +1,14 @@
 """Figures of Kim and Mnih: verdicts on constructed numbers, and codes of stored results."""
 
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pytest
 
 from unweave.metrics import factor_vae_score
-from unweave.papers.kim2018 import shapes2d, shapes2d_figures
+from unweave.metrics.studies import Sensitivity
+from unweave.papers.kim2018 import fig3, shapes2d, shapes2d_figures
 from unweave.papers.kim2018.batches import Draws, claims_of
 from unweave.papers.kim2018.methods import (
     ACCURACY,
@@ -19,7 +21,7 @@ from unweave.papers.kim2018.methods import (
 )
 from unweave.papers.kim2018.shapes2d import STUDY
 from unweave.presets import preset
-from unweave.studies.study import Network, Results, read_networks
+from unweave.studies.study import Group, Network, Results, read_networks
 from unweave.studies.workspace import Measured
 
 PAGES = Path(__file__).parent.parent / "docs/papers"
@@ -135,9 +137,75 @@ def test_the_critic_underestimates_only_if_it_does_in_every_network():
     assert under.verdict == "fail"
 
 
+@pytest.mark.parametrize(
+    ("changes", "verdict"),
+    [([-1.0] * 10, "pass"), ([2.0] * 9 + [-30.0], "fail"), ([-2.0] * 9 + [30.0], "pass"),
+     ([-1.0, 1.0] * 5, "undecided")],
+)  # fmt: skip
+def test_the_total_correlation_falls_by_the_mean_or_the_median(changes, verdict):
+    networks = networks_of("factor-vae", 40)
+    curves = [{"step": [50_000, 300_000], TRUE_TC: [40.0, 40.0 + change], CRITIC_TC: [0.0, 0.0],
+               ACCURACY: [0.5, 0.5]} for change in changes]  # fmt: skip
+    made = [replace(n, curves=curve) for n, curve in zip(networks, curves, strict=True)]
+    _, falls, *_ = shapes2d_figures.critic_claims(results(made))
+    assert falls.verdict == verdict
+
+
+def factors_of(kind, weight, **shares):
+    """Return ten networks of a setting with given shares of votes."""
+    votes = {"x": 0.9, "y": 0.9, "scale": 0.9, "shape": 0.5, "orientation": 0.3} | shares
+    networks = networks_of(kind, weight)
+    return Group(tuple(replace(n, facts=n.facts | {"factors": votes}) for n in networks), 10)
+
+
+@pytest.mark.parametrize(
+    ("beta", "factor", "expected"),
+    [
+        ({}, {"orientation": 0.6}, ["pass"] * 4),
+        ({"x": 0.4}, {"orientation": 0.6}, ["undecided", "undecided", "pass", "pass"]),
+        ({}, {"orientation": 0.9}, ["pass", "undecided", "pass", "pass"]),
+        ({"orientation": 0.6}, {}, ["pass", "pass", "fail", "pass"]),
+        ({}, {"shape": 0.95}, ["pass", "undecided", "pass", "undecided"]),
+    ],
+)
+def test_factors_are_found_by_their_votes(beta, factor, expected):
+    best = {"beta-vae": factors_of("beta-vae", 4, **beta),
+            "factor-vae": factors_of("factor-vae", 40, **factor)}  # fmt: skip
+    assert [claim.verdict for claim in shapes2d_figures.factor_claims(best)] == expected
+
+
+def test_more_seeds_decide_about_few_iterations():
+    rng = np.random.default_rng(0)
+    grid = {"pairs": (1, 2), "steps": (10, 20, 30)}
+    line = np.array([0.7, 0.71, 0.8])[None, :, None] + 0.03 * rng.normal(size=(2, 3, 10))
+
+    def over(settings, values):
+        return Sensitivity("score", settings, tuple(range(values.shape[-1])), values)
+
+    newer = over({"batch": (1,), "votes": (1, 2)}, np.full((1, 2, 3), 0.8))
+    for size, expected in ((1, "undecided"), (2_000, "pass")):
+        few = np.array([0.7, 0.71])[None, :, None] + 0.03 * rng.normal(size=(2, 2, size))
+        more = over(grid | {"steps": (10, 20)}, few)
+        claim, _ = shapes2d_figures.sensitivity_claims(over(grid, line), newer, more)
+        assert claim.verdict == expected
+
+
+def test_trained_networks_with_a_perfect_score_on_the_older_metric_alone(monkeypatch):
+    stored = Results(STUDY, list(read_networks(STUDY.path(PAGES)).values()))
+    assert fig3.trained_claims(Results(STUDY, [])) == []
+    for older, newer, verdict in ((1.0, 0.9, "pass"), (0.9, 0.9, "undecided"),
+                                  (1.0, 0.99, "undecided")):  # fmt: skip
+        monkeypatch.setattr(fig3, "beta_vae_score", lambda *_, seed, score=older: score)
+        monkeypatch.setattr(fig3, "factor_vae_score", lambda *_, kl, score=newer: score)
+        (claim,) = fig3.trained_claims(stored)
+        assert claim.verdict == verdict
+        assert "β-VAE, β = 10: " in claim.got
+
+
 def test_stored_codes_give_the_stored_score():
     networks = read_networks(shapes2d.STUDY.path(PAGES)).values()
     network = next(each for each in networks if shapes2d.CODES in each.facts)
     codes, factors = shapes2d_figures.codes_of(network)
     score = factor_vae_score(codes, factors, kl=network.facts["kl"])
     assert float(score) == pytest.approx(network.last(OURS), abs=0.03)
+    assert (shapes2d_figures.codes_of(network, without="shape")[1] == factors[:, 1:]).all()

@@ -150,5 +150,3 @@ def test_own_images_from_the_command_line(unweave, images, tmp_path):
     assert (code, "no network of kim2018 fig15-my-faces is trained yet" in err) == (0, True)
     code, _, err = unweave(*arguments[:4], tmp_path / "nothing.npz", *arguments[5:])
     assert (code, "nothing.npz" in " ".join(err.split())) == (2, True)
-
-

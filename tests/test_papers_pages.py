@@ -128,7 +128,7 @@ def test_the_status_of_a_figure_follows_from_stored_results(tmp_path, monkeypatc
     (PAPERS / "kim2018/fig3.json").unlink()
     page, index = (path.read_text() for path in write_pages(["kim2018"], PAPERS))
     assert "[partly](kim2018.md#figure-3-where" not in page
-    assert "<br>`unweave reproduce kim2018 fig3`<br>" in page
+    assert "<br>`unweave reproduce kim2018 fig3` |" in page
     assert counted(index)[1:3] == [partly - 1, nothing + 1]
 
 

@@ -164,8 +164,9 @@ def test_the_control_decides_about_the_error_as_printed():
         found = orders.averages(results, "mixed digits")
         assert (found.limit, found.values.shape) == (4.0, (6, 1))
         assert orders.average_claim("mixed digits", found).verdict == verdict
+    assert list(orders.trained_averages(falls)) == ["mixed digits"]
     with pytest.raises(NotTrained):
-        orders.averages(falls, "a moving digit")
+        orders.trained_averages(Results(orders.STUDY, []))
     claims = tie_claims(measured(), "TIE", "x", falls=True)
     assert [claim.verdict for claim in claims] == ["fail", "pass"]
 
@@ -281,7 +282,7 @@ def test_claims_report_maxima_below_one_and_unused_latents():
     assert "at β = 0.5, exactly the edge of our bound" in claim.note
     dead = [[3.0, 0.0], [0.0, 0.1]]
     found = fig3.axes_claim(measured(motions={0.1: [FLAT, FLAT, FLAT, dead]}))
-    assert found.got.endswith("0.99 over 3 at β = 0.1")
+    assert "; 0.99 over 3 at β = 0.1; two" in found.got
     errors = fig3.worsens_claim(measured())
     assert errors.verdict == "not comparable"
     assert "picture 1 [0.99, 1.01] at β = 0.1 and 8 [7.99, 8.01] at 2.5, of 60 at 16" in errors.got

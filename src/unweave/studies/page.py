@@ -237,7 +237,7 @@ def _untrained(reproduction: Reproduction, out: Path) -> str:
     there, whole = _facts(reproduction, out).get("networks") or (0, 0)
     if there >= whole:
         return ""
-    return f"{there} of {whole} networks are trained; the others: `{_command(reproduction)}`"
+    return f"{there:,} of {whole:,} networks are trained; the others: `{_command(reproduction)}`"
 
 
 def _table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
@@ -272,7 +272,7 @@ def state(reproduction: Reproduction, out: Path) -> str:
     if not done(reproduction, out):
         return ""
     there, whole = _facts(reproduction, out).get("networks") or (0, 0)
-    return "yes" if there >= whole else f"{there} of {whole}"
+    return "yes" if there >= whole else f"{there:,} of {whole:,}"
 
 
 def _facts_path(reproduction: Reproduction, out: Path) -> Path:

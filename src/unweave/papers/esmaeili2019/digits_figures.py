@@ -218,7 +218,8 @@ def _draw_traversals(group: Group) -> Figure | None:
     columns = len(SAMPLES) * len(VALUES)
     draw_png(axis, network.facts[PICTURES]["traversals"], columns, len(order))
     each = [network.last(INFORMATION + names[variable]) for variable in order]
-    axis.set_yticks(np.arange(len(order)) + 0.5, [f"{value:.2f}" for value in each])
+    labels = [f"{max(value, 0.0):.2f}" for value in each]  # an estimate may be below 0
+    axis.set_yticks(np.arange(len(order)) + 0.5, labels)
     _value_ticks(axis, len(SAMPLES))
     _split(axis, len(SAMPLES), len(order))
     return figure
@@ -262,8 +263,9 @@ def draw_information(group: Group) -> Figure | None:
         axis.set_xlabel("thousand steps")
         axis.set_ylim(bottom=0)
     steps, values = network.curve(f"{INFORMATION}category")
-    axes[0].plot(steps / 1000, values, color=ORANGE, linestyle=DASHES[1], label="category")
-    axes[0].legend(loc="lower right")
+    axes[0].plot(steps / 1000, values, color=ORANGE, linestyle=DASHES[1])
+    axes[0].annotate("category", (steps[-1] / 1000, values[-1]), (0, 5), ha="right", color=ORANGE,
+                     textcoords="offset points", fontsize=8)  # fmt: skip
     axes[0].set_ylabel("I(x; z_d) in nats")
     axes[1].sharey(axes[0])
     return figure

@@ -196,7 +196,6 @@ def claims_of(by_term: dict[str, list[Terms]], most: float) -> tuple[Claim, ...]
         _TEXTS.claim("mismatch", fourth["mismatch"].low > whole["mismatch"].high + 0.5,
                      contradicted=fourth["mismatch"].low <= whole["mismatch"].high,
                      mismatch=fourth["mismatch"], whole=whole["mismatch"]),
-        _TEXTS.claim("saturates", most=most, whole=whole["information"], scale=SCALE),
         _TEXTS.claim("ignores", likelihood=first["likelihood"], whole=whole["likelihood"]),
     )  # fmt: skip
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from itertools import permutations
+from itertools import combinations, permutations
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -16,6 +16,7 @@ from unweave.metrics import Table
 from unweave.presets import preset
 from unweave.studies.drawing import BLUE, INK, MUTED, ORANGE, panels
 from unweave.studies.images import draw_png, encode_png
+from unweave.studies.intervals import bootstrap_interval
 from unweave.studies.study import PICTURES, Group, Network, Reader, Results, Study, best_of_settings
 from unweave.studies.texts import Texts
 from unweave.studies.workspace import Claim, Measured, Numbers, Reproduction, Result, Workspace
@@ -43,6 +44,8 @@ SETTINGS: dict[str, list[Run]] = {
 COLUMNS, LATENTS = 8, 10  # of a picture of traversals
 IN_USE = 0.1  # nats
 ROWS = 10_000
+NEAR = 1.0  # nats
+_INFORMATION, _MOST = "metrics/mutual_information", float(np.log(737_280))
 _START = 4 * 91_237 + 5_000  # the observation that traversals start from
 _STEPS = SETTINGS[OURS][0].steps
 _TEXTS = Texts(__package__, "table2")
@@ -144,7 +147,12 @@ def claims_of(groups: Mapping[str, Group]) -> tuple[Claim, ...]:
             _TEXTS.claim("lowest", **above_zero(gaps.values()), needs=groups.values(), score=label,
                          lowest=f"{last.mean(read):.2f}", others=listed)
         )  # fmt: skip
-    return (*outperforms, *lowest, *(_scores_claim(name, groups[name]) for name in PAPER))
+    scores = [
+        _score_claim(name, groups[name], label, numbers[column])
+        for column, label in enumerate(SCORES)
+        for name, numbers in PAPER.items()
+    ]
+    return (*outperforms, *lowest, *scores, *_saturation_claims(groups))
 
 
 def above_zero(differences: Iterable[Measured]) -> dict[str, bool]:
@@ -156,16 +164,28 @@ def above_zero(differences: Iterable[Measured]) -> dict[str, bool]:
     }
 
 
-def _scores_claim(name: str, group: Group) -> Claim:
-    """Judge one row of the table."""
-    parts, within = [], []
-    for (label, metric), stated in zip(SCORES.items(), PAPER[name], strict=True):
-        values, mean = group.values(f"metrics/{metric}"), group.mean(f"metrics/{metric}")
-        within.append(values.min() <= stated <= values.max())
-        parts.append(f"{label} {mean:.2f}, from {values.min():.2f} to {values.max():.2f}")
-    factor, eastwood = PAPER[name]
-    return _TEXTS.claim("scores", all(within), contradicted=False, needs=(group,), method=name,
-                        factor=factor, eastwood=eastwood, values="; ".join(parts))  # fmt: skip
+def _score_claim(name: str, group: Group, label: str, stated: float) -> Claim:
+    """Judge one number of the table."""
+    read = f"metrics/{SCORES[label]}"
+    values = group.values(read)
+    low, high = values.min(), values.max()
+    return _TEXTS.claim("score", bool(low <= stated <= high), contradicted=False, needs=(group,),
+                        method=name, score=label, stated=stated, mean=f"{group.mean(read):.2f}",
+                        low=low, high=high)  # fmt: skip
+
+
+def _saturation_claims(groups: Mapping[str, Group]) -> list[Claim]:
+    """Judge whether the mutual information is close to the log of the number of observations."""
+    return [
+        _TEXTS.claim(key, (away := _away(group)).high < NEAR, contradicted=False, needs=(group,),
+                     bound=NEAR, most=_MOST, information=group.mean(_INFORMATION), away=away)
+        for key, group in (("saturates", groups["VAE"]), ("saturates_here", groups[OURS]))
+    ]  # fmt: skip
+
+
+def _away(group: Group) -> Measured:
+    """Return how far the mutual information is from its largest value."""
+    return bootstrap_interval(_MOST - group.values(_INFORMATION))
 
 
 def orders(groups: Mapping[str, Group]) -> str:
@@ -179,7 +199,15 @@ def _order(groups: Mapping[str, Group], label: str, column: int) -> str:
     for sign, order in _ORDERS.items():
         if pairs := [pair for pair in apart if _paper_sign(pair, column) == sign]:
             parts.append(f"{order} {', '.join(' above '.join(pair) for pair in pairs)}")
+    beyond = [pair for pair in combinations(groups, 2) if _beyond(pair, groups, label, column)]
+    parts.append(f"the paper's difference is outside our interval for {len(beyond)} pairs")
     return "; ".join(parts)
+
+
+def _beyond(pair: tuple[str, str], groups: Mapping[str, Group], label: str, column: int) -> bool:
+    """Whether the paper's difference of two scores is outside the interval of ours."""
+    gap, stated = _gap(pair, groups, label), PAPER[pair[0]][column] - PAPER[pair[1]][column]
+    return stated < gap.low or stated > gap.high
 
 
 def _paper_sign(pair: tuple[str, str], column: int) -> float:
@@ -228,7 +256,7 @@ def _row(name: str, group: Group) -> list[str]:
         cell(latents_in_use),
         cell("terms/distortion"),
         cell("terms/rate"),
-        cell("metrics/mutual_information"),
+        cell(_INFORMATION),
         cell("metrics/total_correlation"),
         cell("metrics/correlations/", 2) if mixed else "-",
         cell(category_information, 2) if mixed else "-",

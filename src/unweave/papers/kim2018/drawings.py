@@ -48,7 +48,10 @@ STYLES = {  # colour and marker
     "alpha-beta-vae": (PURPLE, "D"), "information-dropout": (PURPLE, "v"),
     "dip-vae-i": (GREEN, "^"), "dip-vae-ii": (SKY, "P"),
 }  # fmt: skip
-_ROWS = {DISTORTION: "reconstruction error", HIGGINS: "Higgins et al.'s metric", OURS: "score"}
+_ROWS = {
+    DISTORTION: "reconstruction (nats)", HIGGINS: "score of Higgins et al.",
+    OURS: "score of Kim & Mnih",
+}  # fmt: skip
 
 
 def draw_training(results: Results, kinds: Sequence[str], errors: tuple[float, float]) -> Figure:
@@ -106,6 +109,9 @@ def draw_trade_off(
 
     [Kim2018] fig. 5. `legend` is the place of the legend.
     """
+    places = [group.mean(DISTORTION).value for kind in kinds
+              for group in by_weight(results, kind).values()]  # fmt: skip
+    close = np.ptp(places) / 8 if places else 0.0
     for kind in kinds:
         (colour, marker), method = STYLES[kind], METHODS[kind]
         for number, (value, group) in enumerate(by_weight(results, kind).items()):
@@ -116,8 +122,10 @@ def draw_trade_off(
                           xerr=[[error.value - error.low], [error.high - error.value]],
                           yerr=[[score.value - score.low], [score.high - score.value]],
                           label=method.name if number == 0 else "")  # fmt: skip
-            axis.annotate(f"{method.symbol} = {value:g}", (error.value, score.value), (6, 6),
-                          textcoords="offset points", fontsize=8, color=colour)  # fmt: skip
+            left = any(0 < place - error.value < close for place in places)
+            axis.annotate(f"{method.symbol} = {value:g}", (error.value, score.value),
+                          (-7 if left else 7, 6 if left else -10), textcoords="offset points",
+                          ha="right" if left else "left", fontsize=8, color=colour)  # fmt: skip
     axis.set_xlabel("reconstruction error at the end of training (nats)")
     axis.set_ylabel("score of Kim & Mnih")
     if axis.get_legend_handles_labels()[0]:

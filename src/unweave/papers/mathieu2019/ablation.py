@@ -173,7 +173,8 @@ def alpha_claims(top: Row, bottom: Row, where: str, data: Pinwheel) -> tuple[Cla
 def limit_claims(top: Row, longer: Row, bottom: Row, where: str, data: Pinwheel) -> list[Claim]:
     """Judge what both papers state about large weights, at weights beyond those of the figure.
 
-    `longer` has large betas trained for longer, as the limit is about optimal networks.
+    `longer` has large betas trained for longer, as the limit is about optimal networks, and
+    `bottom` large alphas.
     """
     nats, last, steps = math.log(data.clusters), longer.weights[-1], longer.trained
     informed, kl = longer.measures["information"], longer.measures["inclusive"][-1]

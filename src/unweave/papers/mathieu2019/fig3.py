@@ -57,6 +57,7 @@ LARGER_BETAS, LARGER_ALPHAS = (2.0, 5.0), (20.0, 100.0)  # ours
 LIMIT_BETAS = (5.0, 20.0)  # ours, trained for LONGER
 SEEDS = {"beta": range(40), "alpha": range(10)}  # with alpha they train ten times as long
 FEW = range(10)  # for the other reading of the data
+MANY = range(40)  # for large alphas, at which seeds differ more
 STEPS, LONGER, SAMPLES = 500, 2_000, 2_000
 SIDE, EDGE = 160, 2.2  # points along an axis of a density, which goes from -EDGE to EDGE
 _TWICE = math.sqrt(0.015)  # scales of the mixture p(z)^2 / F, whose components hardly overlap
@@ -69,8 +70,8 @@ def workshop_figure(workspace: Workspace, results: Results) -> Result:
     claims = (
         *_figure_claims(rows, where),
         ablation.meaning_claim(bottom, bottom.own[-1:], f"{where}, bottom", DATA),
-        *ablation.limit_claims(top, rows["longer"], bottom, where, DATA),
-        ablation.meaning_claim(bottom, bottom.beyond[1:], where, DATA),
+        *ablation.limit_claims(top, rows["longer"], rows["further"], where, DATA),
+        ablation.meaning_claim(rows["further"], LARGER_ALPHAS, where, DATA),
     )
     return Texts(__package__, "pinwheel", "workshop").result(
         {"": _densities(top, bottom)}, claims, **_setting()
@@ -84,8 +85,8 @@ def conference_figure(workspace: Workspace, results: Results) -> Result:
     claims = (
         *_figure_claims(rows, where),
         ablation.modes_claim(bottom, bottom.own[-1:], f"{where}, bottom", DATA),
-        *ablation.limit_claims(top, rows["longer"], bottom, where, DATA),
-        ablation.modes_claim(bottom, bottom.beyond[1:], where, DATA),
+        *ablation.limit_claims(top, rows["longer"], rows["further"], where, DATA),
+        ablation.modes_claim(rows["further"], LARGER_ALPHAS, where, DATA),
     )
     return Texts(__package__, "pinwheel", "fig3").result(
         {"": _densities(top, bottom), "measures": _measures(top, bottom)},
@@ -133,6 +134,8 @@ def _setting() -> dict[str, Any]:
         longer=LONGER,
         beta_seeds=len(SEEDS["beta"]),
         alpha_seeds=len(SEEDS["alpha"]),
+        further_seeds=len(MANY),
+        further=ablation.listed((ALPHAS[-1], *LARGER_ALPHAS)),
         enough=DATA.clusters - 0.5,
         before=BETAS[-2],
         last=BETAS[-1],
@@ -162,10 +165,10 @@ def _run(
 
 
 def _parts() -> dict[str, Part]:
-    """Return the networks of both figures: their rows with more weights, and three more rows.
+    """Return the networks of both figures: their rows with more weights, and four more rows.
 
-    These are the last two betas with the released code's rate, large ones trained longer, and the
-    other reading of the data.
+    These are the last two betas with the released code's rate, large ones trained longer, the
+    other reading of the data, and large alphas with more seeds.
     """
     text = dataclasses.replace(DATA, convention="text")
     return {
@@ -174,6 +177,7 @@ def _parts() -> dict[str, Part]:
         "twice": Part("beta", BETAS[-2:], 2, prior=GaussianMixture(scales=_TWICE)),
         "longer": Part("beta", LIMIT_BETAS, 0, steps=LONGER),
         "text": Part("beta", BETAS, len(BETAS), FEW, text),
+        "further": Part("alpha", (ALPHAS[-1], *LARGER_ALPHAS), 1, MANY),
     }
 
 
@@ -211,9 +215,15 @@ class Part:
 
 def study() -> Study:
     """Return the study with the networks of both figures."""
-    runs = [run for part in _parts().values() for row in part.runs for run in row]
+    runs = {run.digest: run for part in _parts().values() for row in part.runs for run in row}
     return Study(
-        "mathieu2019", "pinwheel", runs, _describe, pictured=_pictured, precision="fp32", lanes=400
+        "mathieu2019",
+        "pinwheel",
+        list(runs.values()),
+        _describe,
+        pictured=_pictured,
+        precision="fp32",
+        lanes=400,
     )
 
 

@@ -320,7 +320,7 @@ def claims_of(numbers: Numbers, figure: str, where: str, falls: bool = False) ->
 def _elbo_claim(numbers: Numbers, where: str) -> Claim:
     betas, elbo = numbers["betas"], curves(numbers, "elbo")
     top = extremum(betas, elbo, True)
-    at = int(elbo.mean(1).argmax())
+    at, near = int(elbo.mean(1).argmax()), int(np.abs(np.log(betas)).argmin())
     after = largest_rise(elbo[min(at, len(betas) - 2) :])  # where it should fall
     inside = _AROUND[0] < min(top.low, betas[at]) and max(top.high, betas[at]) < _AROUND[1]
     edge = (
@@ -331,6 +331,7 @@ def _elbo_claim(numbers: Numbers, where: str) -> Claim:
         "elbo", inside and after.high <= _RISE, contradicted=after.low > _RISE, where=where,
         around=_AROUND, rise=_RISE, top=top, grid=betas[at], after=after, edge=edge,
         side="" if top.low <= 1 <= top.high else ", below 1" if top.high < 1 else ", above 1",
+        one=betas[near], less=elbo.mean(1)[at] - elbo.mean(1)[near], span=np.ptp(elbo.mean(1)),
     )  # fmt: skip
 
 

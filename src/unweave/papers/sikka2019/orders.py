@@ -64,30 +64,38 @@ def averages(results: Results, name: str) -> Averages:
     return Averages(values, float(np.mean([each["limit"] for each in facts])))
 
 
+def trained_averages(results: Results) -> dict[str, Averages]:
+    """Return the averages on every dataset with a network for each weight; raise without any."""
+    there = {network.key for network in results.networks}
+    names = [name for name, sweep in SWEEPS.items() if {r.digest for r in sweep.runs} <= there]
+    if not names:
+        raise NotTrained("no dataset has a network for every β yet: run the same command again")
+    return {name: averages(results, name) for name in names}
+
+
 def falls(workspace: Workspace, name: str) -> bool:
     """Return whether the control is trained, and its averages on one dataset fall with beta."""
     try:
-        return averages(stored_results(STUDY, workspace.out), name).fall
-    except NotTrained:
+        return trained_averages(stored_results(STUDY, workspace.out))[name].fall
+    except (NotTrained, KeyError):
         return False
 
 
 def orders(workspace: Workspace, results: Results) -> Result:
     """Draw the error as printed, on average over orders and signs of latents."""
-    found = {name: averages(results, name) for name in SWEEPS}
+    found = trained_averages(results)
     figure, axes = panels(1, len(found), width=3.6, height=2.6)
-    for axis, (name, sweep) in zip(axes, SWEEPS.items(), strict=True):
-        means, limit = found[name].values.mean(1), found[name].limit
-        axis.plot(sweep.betas, means, "o-", color=BLUE, markersize=4,
+    for axis, (name, each) in zip(axes, found.items(), strict=True):
+        betas = SWEEPS[name].betas
+        axis.plot(betas, each.values.mean(1), "o-", color=BLUE, markersize=4,
                   label="mean over orders and signs")  # fmt: skip
-        matched = deep.curves({"betas": sweep.betas, "tie": _ties(results, name)}, "tie")
-        axis.plot(sweep.betas, matched.mean(1), "s--", color=ORANGE, markersize=4, label="matched")
-        axis.axhline(limit, color=INK, linewidth=0.9, linestyle=":", label="no information")
-        deep.beta_axis(axis, sweep.betas)
+        axis.plot(betas, _ties(results, name), "s--", color=ORANGE, markersize=4, label="matched")
+        axis.axhline(each.limit, color=INK, linewidth=0.9, linestyle=":", label="no information")
+        deep.beta_axis(axis, betas)
     axes[0].legend(loc="best")
     letter_panels(axes, [name.capitalize() for name in found])
     claims = [average_claim(name, each) for name, each in found.items()]
-    seeds = ", ".join(f"{sweep.seeds[0]} ({name})" for name, sweep in SWEEPS.items())
+    seeds = ", ".join(f"{SWEEPS[name].seeds[0]} ({name})" for name in found)
     return _TEXTS.result({"": figure}, claims, seeds=seeds)
 
 
