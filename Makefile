@@ -6,16 +6,27 @@
 PYTHON ?= python3
 VENV ?= .venv
 BIN := $(VENV)/bin
+export PYTHONDONTWRITEBYTECODE :=  # modules are compiled when they are first imported, and once
 
-NODE_NEEDED := needs Node 20.19 or newer with npm: apt-get install nodejs npm (Debian 13), or nodejs.org
+NODE_NEEDED := make test and make app need Node 20.19 or newer with npm: apt-get install nodejs npm (Debian 13), or nodejs.org
 
-.PHONY: test app demo bench clean
+.PHONY: test lint types explorer pytest app demo bench clean
 
-test: $(VENV)/ready web/node_modules/ready
+# Two at a time: Python's packages beside Node's, and types beside the explorer.
+test:
+	@$(MAKE) --no-print-directory --jobs=2 lint types explorer pytest
+
+lint: $(VENV)/ready
 	$(BIN)/ruff check src tests benchmarks examples
 	$(BIN)/ruff format --check src tests benchmarks examples
+
+types: $(VENV)/ready
 	$(BIN)/mypy --strict src examples
+
+explorer: web/node_modules/ready
 	cd web && npm run --silent check && npm run --silent test
+
+pytest: $(VENV)/ready web/node_modules/ready
 	$(BIN)/python -m pytest -n auto --maxprocesses 8 --dist loadfile --no-loadscope-reorder
 
 app: web/node_modules/ready
@@ -27,19 +38,17 @@ demo: $(VENV)/installed
 bench: $(VENV)/ready
 	$(BIN)/python benchmarks/throughput.py
 
-$(VENV)/installed: pyproject.toml constraints.txt
+$(VENV)/installed: EXTRA := explorer
+$(VENV)/ready: EXTRA := dev
+$(VENV)/installed $(VENV)/ready: pyproject.toml constraints.txt
 	$(PYTHON) -c "import sys; sys.exit(0 if sys.version_info >= (3, 11) else 'unweave needs Python 3.11 or newer; call make PYTHON=python3.12, say')"
 	$(PYTHON) -m venv $(VENV)
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e ".[explorer]"
-	touch $@
-
-$(VENV)/ready: $(VENV)/installed
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e ".[dev]"
+	$(BIN)/python -m pip install --quiet --no-compile --disable-pip-version-check -c constraints.txt -e ".[$(EXTRA)]"
 	touch $@
 
 web/node_modules/ready: web/package-lock.json
 	@{ node -e "process.exit(parseInt(process.versions.node) < 20 ? 1 : 0)" && npm --version; } >/dev/null 2>&1 \
-		|| { echo "make $(or $(MAKECMDGOALS),test) $(NODE_NEEDED)" >&2; exit 1; }
+		|| { echo "$(NODE_NEEDED)" >&2; exit 1; }
 	cd web && npm ci --silent
 	touch $@
 
