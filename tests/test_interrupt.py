@@ -1,10 +1,13 @@
 """Ctrl-C and SIGTERM: what was trained is kept, training resumes from there, and no traceback."""
 
+import contextlib
 import os
 import signal
 import subprocess
 import sys
+import threading
 import time
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import numpy as np
 import pytest
@@ -13,6 +16,7 @@ import torch
 import unweave as uw
 from datasets import CPU, SMALL, small_run
 from stopping import Stops
+from unweave.core.files import UNFINISHED
 from unweave.training import Silent, TrainingInterrupted, train
 from unweave.training.store import Store
 
@@ -165,22 +169,63 @@ def test_an_interrupted_import_ends_the_command(name, tmp_path):
     assert not list(tmp_path.iterdir())
 
 
+TRAINING = ["train", "data=shapes2d", "data.side=16", "data.positions=4", "data.orientations=1",
+            "network=mlp", "batch_size=8", "steps=100000", "seed=0..7", "--device", "cpu",
+            "--threads", "2", "--measure-every", "50", "--measure", "mig"]  # fmt: skip
+DOWNLOAD = """
+import runpy, sys, urllib.request
+real = urllib.request.urlopen
+urllib.request.urlopen = lambda request, **options: real({url!r}, **options)
+sys.argv = ["unweave", "data", "get", "mnist"]
+runpy.run_module("unweave", run_name="__main__", alter_sys=True)
+"""
+
+
+class SlowHandler(BaseHTTPRequestHandler):
+    def log_message(self, *arguments):
+        pass
+
+    def do_GET(self):
+        self.send_response(200)
+        self.end_headers()
+        with contextlib.suppress(OSError):
+            while True:
+                self.wfile.write(bytes(1000))
+                time.sleep(0.01)
+
+
+@contextlib.contextmanager
+def long_command(name, folder):
+    """Yield a command that takes minutes, without its first word, in a folder of its own."""
+    if name == "train":
+        yield ["-m", "unweave", *TRAINING, "--store", str(folder)]
+    elif name == "evaluate":
+        uw.fit(SMALL, store=folder, seed=range(2), steps=2, **FIELDS)
+        paths = [str(each.path) for each in Store(folder).folders()]
+        yield ["-m", "unweave", "evaluate", *paths, "--metrics", "all", "--reseeds", "1000"]
+    else:
+        with ThreadingHTTPServer(("127.0.0.1", 0), SlowHandler) as server:
+            threading.Thread(target=server.serve_forever, daemon=True).start()
+            yield ["-c", DOWNLOAD.format(url=f"http://127.0.0.1:{server.server_port}/a")]
+            server.shutdown()
+
+
 @pytest.mark.slow
+@pytest.mark.parametrize("name", ["train", "evaluate", "data get"])
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
-def test_a_signal_at_any_moment_ends_the_command_without_a_traceback(tmp_path, number):
-    """To all of its processes, from the start of the command until it trains in workers."""
-    command = [sys.executable, "-m", "unweave", "train", "data=shapes2d", "data.side=16",
-               "data.positions=4", "data.orientations=1", "network=mlp", "batch_size=8",
-               "steps=100000", "seed=0..7", "--device", "cpu", "--threads", "2",
-               "--measure-every", "50", "--measure", "mig"]  # fmt: skip
-    for delay in np.linspace(0.5, 12.0, 40):
-        process = subprocess.Popen(
-            [*command, "--store", str(tmp_path / f"{delay}")], stderr=subprocess.PIPE, text=True,
-            start_new_session=True, stdout=subprocess.DEVNULL,
-            preexec_fn=lambda: signal.signal(signal.SIGINT, signal.default_int_handler),
-        )  # fmt: skip
-        time.sleep(delay)
-        os.killpg(process.pid, number)
-        _, said = process.communicate(timeout=60)
-        assert "Traceback" not in said, (delay, said)
-        assert process.returncode in (130, -number), (delay, said)
+def test_a_signal_at_any_moment_ends_the_command_without_a_traceback(tmp_path, number, name):
+    """To all processes of the command, from its imports until its workers compute."""
+    environment = os.environ | {"UNWEAVE_DATA": str(tmp_path / "data")}
+    with long_command(name, tmp_path / "runs") as words:
+        for delay in np.linspace(0.5, 12.0, 20):
+            process = subprocess.Popen(
+                [sys.executable, *words], stderr=subprocess.PIPE, text=True, env=environment,
+                start_new_session=True, stdout=subprocess.DEVNULL,
+                preexec_fn=lambda: signal.signal(signal.SIGINT, signal.default_int_handler),
+            )  # fmt: skip
+            time.sleep(delay)
+            os.killpg(process.pid, number)
+            _, said = process.communicate(timeout=60)
+            assert "Traceback" not in said, (delay, said)
+            assert process.returncode in (130, -number), (delay, said)
+    assert not [path for path in tmp_path.rglob("*") if path.name.startswith(UNFINISHED)]
