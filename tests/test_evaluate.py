@@ -16,10 +16,8 @@ from datasets import CRITIC, LATENTS, SMALL
 from unweave.cli import score_output
 from unweave.data.dataset import ArrayDataset
 from unweave.data.synthetic.shapes2d import SpriteDataset
-from unweave.evaluation import evaluate as evaluation
-from unweave.evaluation import stacked
-from unweave.metrics import UNSUPERVISED, Score, Scores
-from unweave.metrics import evaluate as evaluate_table
+from unweave.evaluation import evaluate as evaluation, stacked
+from unweave.metrics import UNSUPERVISED, Score, Scores, evaluate as evaluate_table
 
 OTHER = dataclasses.replace(SMALL, positions=4)
 MIXED = LATENTS[-1]  # full covariances, classes, bits and Student's t

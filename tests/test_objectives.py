@@ -29,8 +29,7 @@ from unweave.objectives import Objective, Term, VAEObjective, base, total
 from unweave.objectives.decomposed import sampled_likelihood
 from unweave.objectives.divergences import accuracy
 from unweave.objectives.factor import permute_variables
-from unweave.training import Lanes
-from unweave.training import step as step_module
+from unweave.training import Lanes, step as step_module
 
 NEUTRAL = {
     "vae": {},

@@ -1,61 +1,36 @@
 """The aggregate posterior q(z): estimators, divergences and the decomposition of the rate."""
 
-from unweave.aggregate.blocks import log_aggregate
+from unweave.aggregate.blocks import log_aggregate as log_aggregate
 from unweave.aggregate.decompose import (
-    Decomposition,
-    decompose,
-    decompose_exactly,
-    decompose_log_probs,
+    Decomposition as Decomposition,
+    decompose as decompose,
+    decompose_exactly as decompose_exactly,
+    decompose_log_probs as decompose_log_probs,
 )
 from unweave.aggregate.divergences import (
-    CovariancePenalty,
-    batch_total_correlation,
-    covariance,
-    covariance_penalty,
-    directions,
-    inclusive_kl,
-    moment_matching,
-    sliced_wasserstein,
-    total_correlation,
+    CovariancePenalty as CovariancePenalty,
+    batch_total_correlation as batch_total_correlation,
+    covariance as covariance,
+    covariance_penalty as covariance_penalty,
+    directions as directions,
+    inclusive_kl as inclusive_kl,
+    moment_matching as moment_matching,
+    sliced_wasserstein as sliced_wasserstein,
+    total_correlation as total_correlation,
 )
 from unweave.aggregate.estimators import (
-    Estimator,
-    LogWeights,
-    estimate,
-    exact,
-    log_weights,
-    stratified,
-    weighted,
+    Estimator as Estimator,
+    LogWeights as LogWeights,
+    estimate as estimate,
+    exact as exact,
+    log_weights as log_weights,
+    stratified as stratified,
+    weighted as weighted,
 )
-from unweave.aggregate.kernels import Group, Kernel, kernel_constants, mmd
-from unweave.aggregate.summary import Summary, summarise
-
-__all__ = [
-    "CovariancePenalty",
-    "Decomposition",
-    "Estimator",
-    "Group",
-    "Kernel",
-    "LogWeights",
-    "Summary",
-    "batch_total_correlation",
-    "covariance",
-    "covariance_penalty",
-    "decompose",
-    "decompose_exactly",
-    "decompose_log_probs",
-    "directions",
-    "estimate",
-    "exact",
-    "inclusive_kl",
-    "kernel_constants",
-    "log_aggregate",
-    "log_weights",
-    "mmd",
-    "moment_matching",
-    "sliced_wasserstein",
-    "stratified",
-    "summarise",
-    "total_correlation",
-    "weighted",
-]
+from unweave.aggregate.kernels import (
+    Group as Group,
+    Kernel as Kernel,
+    kernel_constants as kernel_constants,
+    mmd as mmd,
+)
+from unweave.aggregate.summary import Summary as Summary, summarise as summarise

@@ -33,9 +33,15 @@ from unweave.evaluation.model import TINY, Array, Codes, FittedModel
 from unweave.evaluation.stacked import join
 from unweave.latents import Distribution, Latent, distribution_at
 from unweave.latents.densities import Mixture
-from unweave.metrics import MetricOptions, Score, Scores, Table, udr
-from unweave.metrics import describe as describe_table
-from unweave.metrics import evaluate as evaluate_table
+from unweave.metrics import (
+    MetricOptions,
+    Score,
+    Scores,
+    Table,
+    describe as describe_table,
+    evaluate as evaluate_table,
+    udr,
+)
 from unweave.metrics.clusters import mixture_occupancy
 from unweave.metrics.model_metrics import LIKELIHOOD, UDR, split_model_metrics
 from unweave.metrics.posterior.overlap import (

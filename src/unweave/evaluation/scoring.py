@@ -17,8 +17,7 @@ from unweave.core.spec import Count, Seed, spec
 from unweave.evaluation.evaluate import map_tables
 from unweave.evaluation.loading import load_each
 from unweave.evaluation.model import Codes, FittedModel
-from unweave.metrics import Scores, Table
-from unweave.metrics import evaluate as evaluate_table
+from unweave.metrics import Scores, Table, evaluate as evaluate_table
 from unweave.metrics.registry import MetricChoice
 from unweave.metrics.table_npz import table_bytes
 from unweave.training.leases import FolderInUse

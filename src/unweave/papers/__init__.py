@@ -17,26 +17,24 @@ from unweave.core.files import make_folder
 from unweave.core.hints import nearest, nearest_path
 from unweave.papers import esmaeili2019, kim2018, mathieu2018, mathieu2019, sikka2019
 from unweave.studies.drawing import figure_style
-from unweave.studies.page import check_index, done, state, write_index, write_page, write_result
+from unweave.studies.page import (
+    check_index,
+    done as done,
+    state as state,
+    write_index,
+    write_page,
+    write_result,
+)
 from unweave.studies.study import NotTrained, merge, train_or_load
-from unweave.studies.workspace import Claim, Cost, Measured, Reproduction, Result, Workspace, judge
-
-__all__ = [
-    "FIGURES",
-    "Claim",
-    "Measured",
-    "Reproduction",
-    "Result",
-    "Workspace",
-    "chosen",
-    "done",
-    "judge",
-    "merge_results",
-    "reproduce",
-    "state",
-    "train_studies",
-    "write_pages",
-]
+from unweave.studies.workspace import (
+    Claim as Claim,
+    Cost,
+    Measured as Measured,
+    Reproduction as Reproduction,
+    Result as Result,
+    Workspace as Workspace,
+    judge as judge,
+)
 
 FIGURES: tuple[Reproduction, ...] = (
     *sikka2019.FIGURES,

@@ -32,8 +32,7 @@ from unweave.evaluation.model import FittedModel
 from unweave.latents import FullGaussian, Gaussian, Latent, PriorDensity
 from unweave.latents.block import ClosedFormRateBlock
 from unweave.latents.gaussian import as_full
-from unweave.models import ForwardPass
-from unweave.models import VAEModel as VAE
+from unweave.models import ForwardPass, VAEModel as VAE
 from unweave.theory.linear import Solution
 
 _ROWS = 256  # observations of a fitted model's data

@@ -2,8 +2,16 @@
 
 from __future__ import annotations
 
-from unweave.papers.kim2018 import batches, fig3, info_wgan_gp, mnist, related, shapes2d, shapes3d
-from unweave.papers.kim2018 import shapes2d_figures as drawn
+from unweave.papers.kim2018 import (
+    batches,
+    fig3,
+    info_wgan_gp,
+    mnist,
+    related,
+    shapes2d,
+    shapes2d_figures as drawn,
+    shapes3d,
+)
 from unweave.studies.workspace import Reproduction
 
 _WEEKS, _STUDY = "weeks (100 minutes on an H200)", shapes2d.STUDY

@@ -27,8 +27,7 @@ from unweave.papers.kim2018.methods import (
     samples,
     setting_of,
 )
-from unweave.papers.kim2018.shapes2d import START
-from unweave.papers.kim2018.shapes2d import STUDY as SHAPES2D
+from unweave.papers.kim2018.shapes2d import START, STUDY as SHAPES2D
 from unweave.studies.drawing import BLUE, MUTED, draw_means, letter_panels, panels
 from unweave.studies.images import draw_png, encode_png
 from unweave.studies.intervals import bootstrap_interval

@@ -14,8 +14,7 @@ from unweave.papers.kim2018.methods import (
     runs_of,
     setting_of,
 )
-from unweave.papers.kim2018.shapes2d import SHOWN, START
-from unweave.papers.kim2018.shapes2d import STUDY as SHAPES2D
+from unweave.papers.kim2018.shapes2d import SHOWN, START, STUDY as SHAPES2D
 from unweave.studies.drawing import panels
 from unweave.studies.study import Results, Study, best_of_settings, stored_results
 from unweave.studies.texts import Texts
