@@ -14,16 +14,7 @@ import torch
 
 from unweave.core import spec
 from unweave.core.bibliography import cited, entries
-from unweave.data import (
-    MISSING,
-    Arrays,
-    Data,
-    Dataset,
-    Folder,
-    InMemory,
-    Published,
-    PublishedSpec,
-)
+from unweave.data import MISSING, Arrays, Data, Dataset, Folder, InMemory, Published, PublishedSpec
 from unweave.data.published.base import About
 from unweave.data.published.download import Source
 

@@ -29,10 +29,7 @@ def data_folder() -> Path:
 
 
 def cached_file(
-    folder: Path,
-    key: Sequence[object],
-    write: Callable[[BinaryIO], object],
-    suffix: str = ".npy",
+    folder: Path, key: Sequence[object], write: Callable[[BinaryIO], object], suffix: str = ".npy"
 ) -> Path:
     """Return the file for a key, calling `write` to create it if it does not exist yet.
 

@@ -97,23 +97,19 @@ class PairedDataset(Dataset):
 
     @property
     def fingerprint(self) -> str:
-        """The fingerprint of the source."""
         return self.source.fingerprint
 
     @property
     def labels_fingerprint(self) -> str:
-        """That of the source."""
         return self.source.labels_fingerprint
 
     def images(self, index: Tensor) -> Tensor:
-        """Return pairs (..., 2 C, H, W) by their numbers (...)."""
         index = self.check(index)
         second = self.members.index(self._second(index))
         pair = [self.source.images(each) for each in (index, second)]
         return torch.cat(pair, -len(self.source.shape))
 
     def factors(self, index: Tensor) -> Tensor:
-        """Return the classes of both observations (..., 2 K) by the numbers (...) of pairs."""
         index = self.check(index)
         return torch.cat([self.source.factors(index), self._second(index)], -1)
 

@@ -18,11 +18,7 @@ from unweave.data.splits import on_split, split_of
 from unweave.evaluation.comparison import ComparedRun, Comparison, Contrast, RunGroup, Section
 from unweave.evaluation.evaluate import content_of, evaluate, score_facts, tables
 from unweave.evaluation.model import FittedModel
-from unweave.evaluation.shared_latents import (
-    LEAST_INFORMATION,
-    most_information,
-    shared_latents,
-)
+from unweave.evaluation.shared_latents import LEAST_INFORMATION, most_information, shared_latents
 from unweave.metrics import METRICS, Scores, Table, udr
 from unweave.metrics.model_metrics import LIKELIHOOD, UDR, split_model_metrics
 from unweave.metrics.registry import MetricChoice, metric_keys
@@ -232,9 +228,7 @@ def _group(name: str, settings: dict[str, Any], runs: Sequence[ComparedRun], see
     if len(encoded) < 2 or len({len(table) for _, table in encoded}) > 1:
         return RunGroup(name, settings, by_seed)
     scores = udr(
-        [table.codes for _, table in encoded],
-        kl=[_kl(table) for _, table in encoded],
-        seed=seed,
+        [table.codes for _, table in encoded], kl=[_kl(table) for _, table in encoded], seed=seed
     )
     # The model that agrees most with the others comes first: its latents name the rest.
     order = sorted(range(len(encoded)), key=lambda n: -scores[n].value)
@@ -251,12 +245,7 @@ def _group(name: str, settings: dict[str, Any], runs: Sequence[ComparedRun], see
         for each in shared_latents(codes, names)
     ]
     return RunGroup(
-        name,
-        settings,
-        by_seed,
-        tuple(run for run, _ in encoded),
-        tuple(scores),
-        tuple(latents),
+        name, settings, by_seed, tuple(run for run, _ in encoded), tuple(scores), tuple(latents)
     )
 
 

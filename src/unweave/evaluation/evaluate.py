@@ -421,11 +421,7 @@ def likelihood_score(model: FittedModel, observations: int, particles: int, seed
         "log_likelihood",
         "burda2016",
         float(bounds.mean()),
-        details={
-            "standard error": error,
-            "observations": len(bounds),
-            "particles": particles,
-        },
+        details={"standard error": error, "observations": len(bounds), "particles": particles},
     )
 
 

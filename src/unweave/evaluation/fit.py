@@ -34,15 +34,7 @@ from unweave.latents import Latent
 from unweave.likelihoods import Likelihood
 from unweave.networks import Network
 from unweave.objectives import Label, Objective
-from unweave.training import (
-    Outcome,
-    Precision,
-    Progress,
-    Row,
-    Silent,
-    TrainingInterrupted,
-    notes,
-)
+from unweave.training import Outcome, Precision, Progress, Row, Silent, TrainingInterrupted, notes
 from unweave.training.collapse import collapse_warning
 from unweave.training.final_terms import collapsed
 from unweave.training.own_data import Datasets, is_own_data, suggest

@@ -30,11 +30,7 @@ from unweave.data.files.detect import from_path
 from unweave.data.files.new_observations import arrange_like
 from unweave.data.splits import split_of
 from unweave.evaluation.notebook import model_html
-from unweave.evaluation.source import (
-    DataSource,
-    check_not_a_name,
-    open_like,
-)
+from unweave.evaluation.source import DataSource, check_not_a_name, open_like
 from unweave.evaluation.stacked import StackedModels, stack_one
 from unweave.latents import Distribution, with_hard_samples
 from unweave.metrics import Table

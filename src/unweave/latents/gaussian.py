@@ -103,7 +103,6 @@ class Gaussian(ClosedFormRateBlock):
         return self.learn != "covariance"
 
     def density(self, zero: Tensor) -> DiagonalGaussian:
-        """Return p(z) with its variances before training."""
         variances = torch.tensor(self._variances, dtype=zero.dtype, device=zero.device)
         return DiagonalGaussian(zero, 0.5 * variances.log())
 
@@ -150,13 +149,11 @@ class Gaussian(ClosedFormRateBlock):
         )
 
     def joint_rate(self, q: Distribution, p: Distribution) -> Tensor:
-        """Compute KL(q(z|x) || p(z)) in closed form, (...)."""
         if isinstance(q, DiagonalGaussian) and isinstance(p, DiagonalGaussian):
             return q.kl(p).sum(-1)
         return as_full(q).kl(as_full(p))
 
     def marginal_rates(self, q: Distribution, p: Distribution) -> Tensor:
-        """Compute KL(q(z_j|x) || p(z_j)) of every column in closed form, (..., D)."""
         return _marginals(q).kl(_marginals(p))
 
     @property

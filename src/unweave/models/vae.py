@@ -57,11 +57,9 @@ class VAEModel(Model):
 
     @rowwise
     def raw(self, x: Tensor) -> Tensor:
-        """Compute the encoder's output for a batch (B, *shape); `latent` turns it into q(z|x)."""
         return as_float32(cast(Tensor, self.encoder(self.likelihood.encoder_input(x))))
 
     def decode(self, z: Tensor) -> Observation:
-        """Return p(x|z) for codes (B, D)."""
         return observe(self.likelihood, lambda z: self.head(as_float32(self.decoder(z))), z)
 
     def forward(self, x: Tensor, noise: Noise) -> ForwardPass:

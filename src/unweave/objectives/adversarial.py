@@ -92,13 +92,11 @@ class AdversarialObjective(BaseObjective):
 
     @property
     def updates(self) -> tuple[Update, ...]:
-        """The critic's updates, then the model's."""
         critic = Update(CRITIC, self.critic_loss)
         return (*[critic] * self.critic_steps, Update(MODEL, self.model_loss))
 
     @property
     def optimisers(self) -> dict[str, Adam]:
-        """The optimiser of the critic."""
         return {CRITIC: self.critic_optimiser}
 
     def build(

@@ -158,7 +158,6 @@ class VAEObjective(BaseObjective):
         """Return the terms of the loss of one forward pass."""
 
     def model_loss(self, nets: Nets, batch: Batch, noise: Noise, carry: Carry) -> Loss:
-        """Return the terms of the loss on the batch, and its codes as the carry."""
         forward = nets.model(batch.x, noise)
         return self.loss(forward, batch, noise), carry_from(forward)
 

@@ -23,7 +23,6 @@ class VAE(VAEObjective):
     kind: Literal["vae"] = tag("vae")
 
     def loss(self, forward: ForwardPass, batch: Batch, noise: Noise) -> Terms:
-        """Return distortion and rate."""
         return elbo_terms(forward)
 
 
@@ -36,7 +35,6 @@ class BetaVAE(VAEObjective):
     kind: Literal["beta-vae"] = tag("beta-vae")
 
     def loss(self, forward: ForwardPass, batch: Batch, noise: Noise) -> Terms:
-        """Return distortion and the weighted rate."""
         return elbo_terms(forward, rate=self.beta)
 
 
@@ -54,7 +52,6 @@ class CapacityVAE(VAEObjective):
     kind: Literal["capacity-vae"] = tag("capacity-vae")
 
     def loss(self, forward: ForwardPass, batch: Batch, noise: Noise) -> Terms:
-        """Return distortion, and the distance of the rate from the capacity."""
         rate = forward.rate
         distance = (rate.mean() - weight_value(self.capacity)).abs()
         return {
@@ -79,7 +76,6 @@ class EntropyVAE(VAEObjective):
     }
 
     def loss(self, forward: ForwardPass, batch: Batch, noise: Noise) -> Terms:
-        """Return distortion, rate, and the log-determinant of the encodings' covariance."""
         size = forward.z.shape[-1]
         half_log_det = forward.q.entropy() - size * (0.5 + HALF_LOG_2PI)
         weight = 1.0 - weight_value(self.beta)

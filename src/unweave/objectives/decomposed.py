@@ -58,7 +58,6 @@ class BetaTCVAE(VAEObjective):
     several_variables: ClassVar[bool] = True
 
     def loss(self, forward: ForwardPass, batch: Batch, noise: Noise) -> Terms:
-        """Return distortion, rate and the parts of the rate."""
         parts = decompose_batch(forward, batch, self.estimator)
         return elbo_terms(forward) | {
             "mutual_information": Term(weight_value(self.alpha) - 1.0, parts.mutual_information),
@@ -89,7 +88,6 @@ class HFVAE(VAEObjective):
     several_variables: ClassVar[bool] = True
 
     def loss(self, forward: ForwardPass, batch: Batch, noise: Noise) -> Terms:
-        """Return distortion, rate and the parts of the rate at each level of the tree."""
         parts = decompose_batch(forward, batch, self.estimator)
         inner = [name for name in parts.correlations if name]
         within = [parts.excess(name) for name in inner] or [torch.zeros_like(forward.distortion)]
@@ -128,7 +126,6 @@ class LagrangianVAE(BaseObjective):
     several_variables: ClassVar[bool] = True
 
     def model_loss(self, nets: Nets, batch: Batch, noise: Noise, carry: Carry) -> Loss:
-        """Return distortion, rate, its two parts, and the log-likelihood."""
         forward = nets.model(batch.x, noise)
         parts = decompose_batch(forward, batch, self.estimator)
         likelihood = sampled_likelihood(nets.model, forward, noise, self.particles)
@@ -187,7 +184,6 @@ class InformationDropout(VAEObjective):
     requires: ClassVar[Requirements] = {"fixed_prior": "nothing here would teach a prior"}
 
     def loss(self, forward: ForwardPass, batch: Batch, noise: Noise) -> Terms:
-        """Return distortion, mutual information and total correlation."""
         parts = decompose_batch(forward, batch, self.estimator)
         return elbo_terms(forward, rate=0.0) | {
             "mutual_information": Term(self.beta, parts.mutual_information),
@@ -213,7 +209,6 @@ class AnchorVAE(VAEObjective):
     also_cites: ClassVar[tuple[str, ...]] = ("Gao2019",)
 
     def loss(self, forward: ForwardPass, batch: Batch, noise: Noise) -> Terms:
-        """Return distortion, rate and the information of the anchor variables."""
         return elbo_terms(forward) | {
             "anchor_information": Term(
                 -weight_value(self.weight), self._information(forward, batch)

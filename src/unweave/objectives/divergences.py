@@ -152,7 +152,6 @@ class MMD(Divergence):
         return int(self.kernel == "rbf" and not self.scales and not self.constants)
 
     def value(self, nets: Nets, forward: ForwardPass, batch: Batch, noise: Noise) -> Tensor:
-        """Compute the statistic, ()."""
         y = prior_samples(forward.p, len(forward.z), noise)
         groups = _block_columns(forward.latent) if self.blockwise else None
         return mmd(
@@ -175,7 +174,6 @@ class Moments(Divergence):
     }
 
     def value(self, nets: Nets, forward: ForwardPass, batch: Batch, noise: Noise) -> Tensor:
-        """Compute the squared differences, ()."""
         return moment_matching(
             forward.hard_samples, prior_samples(forward.p, len(forward.z), noise)
         )
@@ -192,7 +190,6 @@ class SlicedWasserstein(Divergence):
     requires: ClassVar[Requirements] = {"finite_variance": "W_2 needs a prior that has a variance"}
 
     def value(self, nets: Nets, forward: ForwardPass, batch: Batch, noise: Noise) -> Tensor:
-        """Average over the projections, ()."""
         y = prior_samples(forward.p, len(forward.z), noise)
         lines = directions(noise, self.projections, forward.z.shape[-1], forward.z.dtype)
         return sliced_wasserstein(forward.hard_samples, y, lines)
@@ -205,12 +202,10 @@ class CriticDivergence(Divergence):
 
     @property
     def critics(self) -> dict[str, Critic]:
-        """The critic that separates q(z) from p(z)."""
         return {CRITIC: self.critic}
 
     @property
     def updates(self) -> tuple[Update, ...]:
-        """The critic's update, on the model's codes and as many samples of the prior."""
         return (Update(CRITIC, critic_loss),)
 
 

@@ -58,16 +58,13 @@ class FactorVAE(BaseObjective):
 
     @property
     def updates(self) -> tuple[Update, ...]:
-        """The model's update, then the critic's."""
         return (Update(MODEL, self.model_loss), Update(CRITIC, self.critic_loss))
 
     @property
     def critics(self) -> dict[str, Critic]:
-        """The critic that separates q(z) from the product of its marginals."""
         return {CRITIC: self.critic}
 
     def model_loss(self, nets: Nets, batch: Batch, noise: Noise, carry: Carry) -> Loss:
-        """Return the terms of the model's loss, and its codes for the critic."""
         forward = nets.model(batch.x, noise)
         correlation = Term(self.gamma, log_ratio(nets, forward.hard_samples))
         return elbo_terms(forward) | {"total_correlation": correlation}, carry_from(forward)

@@ -47,16 +47,13 @@ class MatchingObjective(BaseObjective):
 
     @property
     def updates(self) -> tuple[Update, ...]:
-        """The model's update, then the critic's if the divergence has one."""
         return (Update(MODEL, self.model_loss), *self.divergence.updates)
 
     @property
     def critics(self) -> dict[str, Critic]:
-        """The critic of the divergence, if it has one."""
         return self.divergence.critics
 
     def model_loss(self, nets: Nets, batch: Batch, noise: Noise, carry: Carry) -> Loss:
-        """Return the terms of the model's loss, and its codes for the critic."""
         forward = nets.model(batch.x, noise)
         rate, divergence = self.weights
         value = self.divergence.value(nets, forward, batch, noise)
@@ -98,12 +95,10 @@ class AlphaBetaVAE(MatchingObjective):
 
     @property
     def uses_rate(self) -> bool:
-        """Whether the loss includes the rate: unless beta is 0."""
         return self.beta != 0
 
     @property
     def weights(self) -> tuple[float | Tensor, float | Tensor]:
-        """The weights of the rate and of the divergence: beta and alpha."""
         return weight_value(self.beta), weight_value(self.alpha)
 
 
@@ -140,12 +135,10 @@ class InfoVAE(MatchingObjective):
 
     @property
     def uses_rate(self) -> bool:
-        """Whether the loss includes the rate: unless alpha is 1."""
         return self.alpha != 1
 
     @property
     def weights(self) -> tuple[float | Tensor, float | Tensor]:
-        """The weights of the rate and of the divergence: 1 - alpha and alpha + lam - 1."""
         alpha = weight_value(self.alpha)
         return 1.0 - alpha, alpha + weight_value(self.lam) - 1.0
 
@@ -166,7 +159,6 @@ class WAE(MatchingObjective):
 
     @property
     def weights(self) -> tuple[float | Tensor, float | Tensor]:
-        """The weights of the rate, 0, and of the divergence."""
         return 0.0, weight_value(self.weight)
 
 
@@ -185,5 +177,4 @@ class AAE(MatchingObjective):
 
     @property
     def weights(self) -> tuple[float | Tensor, float | Tensor]:
-        """The weights of the rate, 0, and of the divergence."""
         return 0.0, weight_value(self.gamma)

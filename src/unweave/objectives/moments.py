@@ -40,7 +40,6 @@ class DIPVAE(VAEObjective):
     }
 
     def loss(self, forward: ForwardPass, batch: Batch, noise: Noise) -> Terms:
-        """Return distortion, rate and the two penalties."""
         unit = forward.p.stddev
         variance = (forward.q.stddev / unit).square() if self.covariance_of == "codes" else None
         penalty = covariance_penalty(forward.q.mean / unit, variance)

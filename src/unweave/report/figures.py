@@ -92,10 +92,7 @@ def scheduled_weights(analysis: Analysis) -> dict[str, Schedule]:
 
 
 def _curve(
-    name: str,
-    log: Sequence[dict[str, Any]],
-    unit: str,
-    held_out: Sequence[dict[str, Any]] = (),
+    name: str, log: Sequence[dict[str, Any]], unit: str, held_out: Sequence[dict[str, Any]] = ()
 ) -> Panel:
     rows = [row for row in log if name in row]
     steps, values = [row["step"] for row in rows], [row[name] for row in rows]

@@ -152,11 +152,9 @@ class MPI3D(PublishedSpec):
 
     @property
     def sources(self) -> tuple[Source, ...]:
-        """The file of the version."""
         return tuple(s for s in self.ABOUT.sources if s.name == f"mpi3d_{self.version}.npz")
 
     def read(self) -> Content:
-        """Read the array `images`."""
         return Content(open_array_file(self.folder / self.sources[0].name).rows("images"))
 
 
@@ -245,7 +243,6 @@ class SmallNORB(PublishedSpec):
     )
 
     def read(self) -> Content:
-        """Read images and factors of a split, sorted."""
         files = {"train": _NORB[:1], "test": _NORB[1:]}.get(self.split, _NORB)
         tables = [self._table(name) for name in _NORB]
         factors = np.concatenate(tables)

@@ -130,7 +130,6 @@ class _Idx(PublishedSpec):
         """Measure factors besides the class in images (N, 28, 28) of bytes."""
 
     def read(self) -> Content:
-        """Read images and classes, the training split first."""
         names = {"train": ("train",), "test": ("t10k",)}.get(self.split, ("train", "t10k"))
         files = [read_idx(self.folder / f"{name}-images-idx3-ubyte.gz", 3) for name in names]
         labels = [read_idx(self.folder / f"{name}-labels-idx1-ubyte.gz", 1) for name in names]
@@ -175,7 +174,6 @@ class MNIST(_Idx):
     )
 
     def measured(self, images: Array, labels: Array) -> Array | None:
-        """Measure thickness and width, if asked for."""
         return in_fifths(images / np.float32(255), labels) if self.strokes else None
 
 
@@ -209,7 +207,6 @@ class FashionMNIST(_Idx):
     )
 
     def measured(self, images: Array, labels: Array) -> Array | None:
-        """Return None: there are no further factors."""
         return None
 
 

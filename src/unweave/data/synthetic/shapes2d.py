@@ -157,7 +157,6 @@ class SpriteDataset(Dataset):
     upper: Tensor = field(repr=False)
 
     def images(self, index: Tensor) -> Tensor:
-        """Draw images (..., 1, side, side) of zeros and ones by their numbers (...)."""
         return self._draw(index.reshape(-1), torch.float32).view(*index.shape, *self.shape)
 
     def masks(self, index: Tensor) -> Tensor:

@@ -142,11 +142,7 @@ def claims_of(results: Results) -> tuple[Claim, ...]:
 
 
 def _above(
-    groups: Groups,
-    name: str,
-    curve: str,
-    pairs: list[tuple[Setting, Setting]],
-    ours: bool = False,
+    groups: Groups, name: str, curve: str, pairs: list[tuple[Setting, Setting]], ours: bool = False
 ) -> Claim:
     """Judge that the difference between settings, averaged over pairs of them, is above 0.
 
