@@ -34,11 +34,11 @@ from unweave.objectives.decomposed import (
     HFVAE as HFVAE,
     AnchorVAE as AnchorVAE,
     BetaTCVAE as BetaTCVAE,
+    FactorVAE as FactorVAE,
     InformationDropout as InformationDropout,
     LagrangianVAE as LagrangianVAE,
 )
 from unweave.objectives.divergences import AnyDivergence as AnyDivergence, Divergence as Divergence
-from unweave.objectives.factor import FactorVAE as FactorVAE
 from unweave.objectives.importance import IWAE as IWAE, importance_bound as importance_bound
 from unweave.objectives.labels import (
     Label as Label,
@@ -47,11 +47,11 @@ from unweave.objectives.labels import (
 )
 from unweave.objectives.matching import (
     AAE as AAE,
+    DIPVAE as DIPVAE,
     WAE as WAE,
     AlphaBetaVAE as AlphaBetaVAE,
     InfoVAE as InfoVAE,
 )
-from unweave.objectives.moments import DIPVAE as DIPVAE
 
 Objective = Annotated[
     VAE

@@ -28,11 +28,11 @@ from unweave.objectives.base import (
     Carry,
     Loss,
     Nets,
+    Requirements,
     Term,
     Terms,
     Update,
 )
-from unweave.objectives.compatibility import Requirements
 from unweave.objectives.divergences import accuracy
 
 _CRITIC_ADAM = Adam(lr=1e-4, betas=(0.5, 0.999))  # [Kim2018] app. H; the generator's lr is 1e-3

@@ -13,7 +13,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
 from types import MappingProxyType
-from typing import ClassVar, NamedTuple, TypeVar, cast
+from typing import ClassVar, Literal, NamedTuple, TypeVar, cast
 
 import torch
 from torch import Tensor, nn
@@ -27,13 +27,21 @@ from unweave.latents import Latent
 from unweave.likelihoods import Likelihood
 from unweave.models import ForwardPass, Model, VAEModel, as_float32
 from unweave.networks import Critic, Network, Shape
-from unweave.objectives.compatibility import Requirements, unmet
 
 MODEL = "model"
 CRITIC = "critic"
 CRITIC_ACCURACY = "critic_accuracy"
 
 T = TypeVar("T")
+Property = Literal[
+    "continuous",
+    "gaussian_posterior",
+    "factorised_posterior",
+    "fixed_prior",
+    "finite_variance",
+    "factorised",
+]
+Requirements = Mapping[Property, str]  # properties that every block needs, and why
 
 
 class Batch(NamedTuple):
@@ -197,3 +205,17 @@ def elbo_terms(forward: ForwardPass, rate: Weight | Tensor = 1.0) -> Terms:
         "distortion": Term(1.0, forward.distortion),
         "rate": Term(rate, value.detach() if unused else value),
     }
+
+
+def unmet(latent: Latent, requirements: Requirements) -> str | None:
+    """Say which block of a latent space lacks a property of `latents.Block`, or return None.
+
+    >>> from unweave.latents import StudentT
+    >>> unmet(StudentT(2, df=1), {"finite_variance": "moments need a finite variance"})
+    'moments need a finite variance, and the latent space is StudentT'
+    """
+    for needed, why in requirements.items():
+        for path, block in latent.leaf_blocks.items():
+            if not getattr(block, needed):
+                return f"{why}, and {path or 'the latent space'} is {type(block).__name__}"
+    return None

@@ -9,8 +9,15 @@ from unweave.core.schedules import Linear, Weight
 from unweave.core.spec import spec, tag
 from unweave.latents.distributions import HALF_LOG_2PI
 from unweave.models import ForwardPass
-from unweave.objectives.base import Batch, Term, Terms, VAEObjective, elbo_terms, weight_value
-from unweave.objectives.compatibility import Requirements
+from unweave.objectives.base import (
+    Batch,
+    Requirements,
+    Term,
+    Terms,
+    VAEObjective,
+    elbo_terms,
+    weight_value,
+)
 
 
 @spec

@@ -38,11 +38,12 @@ from unweave.objectives.base import (
     Carry,
     Loss,
     Nets,
+    Requirements,
     Term,
     Terms,
     Update,
+    unmet,
 )
-from unweave.objectives.compatibility import Requirements, unmet
 
 
 class Divergence(ABC):
