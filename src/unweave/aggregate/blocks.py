@@ -1,7 +1,5 @@
 """The exact aggregate posterior of a whole dataset, in bounded memory."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable
 

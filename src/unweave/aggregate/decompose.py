@@ -1,7 +1,5 @@
 """Decomposition of the rate over a latent tree."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import NamedTuple
 

@@ -1,7 +1,5 @@
 """Maximum mean discrepancy between samples of q(z) and samples of p(z)."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Sequence
 from typing import Literal, NamedTuple

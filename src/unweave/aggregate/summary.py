@@ -1,7 +1,5 @@
 """Summary of the exact aggregate posterior of a whole dataset."""
 
-from __future__ import annotations
-
 from typing import NamedTuple
 
 from torch import Tensor

@@ -3,8 +3,6 @@
 `docs/datasets.md` is `page("figures")`.
 """
 
-from __future__ import annotations
-
 import inspect
 import re
 from collections.abc import Sequence

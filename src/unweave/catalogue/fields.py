@@ -1,7 +1,5 @@
 """List the fields of a run: the default, range and meaning of each."""
 
-from __future__ import annotations
-
 import dataclasses
 import inspect
 import textwrap

@@ -1,7 +1,5 @@
 """The meaning of every field of a spec: the string below it in its class, in one sentence."""
 
-from __future__ import annotations
-
 import ast
 import inspect
 import textwrap

@@ -3,8 +3,6 @@
 Everything is read from the unions and their members. `docs/methods.md` is the result of `page()`.
 """
 
-from __future__ import annotations
-
 import inspect
 import re
 from typing import Any, NamedTuple, get_type_hints

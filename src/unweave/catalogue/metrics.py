@@ -3,8 +3,6 @@
 `docs/metrics.md` is `page()`.
 """
 
-from __future__ import annotations
-
 import inspect
 import re
 import textwrap

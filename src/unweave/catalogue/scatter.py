@@ -1,7 +1,5 @@
 """Scatter plots of vector data: points with axes, coloured by the classes of a factor."""
 
-from __future__ import annotations
-
 import colorsys
 from collections.abc import Sequence
 from typing import Any

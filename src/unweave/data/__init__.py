@@ -4,8 +4,6 @@ A data spec describes the data; its `load(device)` returns the `Dataset` to draw
 union `Data` is the registry of specs.
 """
 
-from __future__ import annotations
-
 from typing import Annotated
 
 from unweave.core.parts import Open

@@ -1,7 +1,5 @@
 """The data folder, and files in it that are computed once and reused."""
 
-from __future__ import annotations
-
 import contextlib
 import errno
 import hashlib

@@ -1,7 +1,5 @@
 """Pairs of observations that share some of their factors: weak supervision."""
 
-from __future__ import annotations
-
 import dataclasses
 import math
 from collections.abc import Mapping

@@ -8,8 +8,6 @@
 10
 """
 
-from __future__ import annotations
-
 import dataclasses
 import zlib
 from collections.abc import Sequence

@@ -1,7 +1,5 @@
 """Selections: specs that choose observations of a dataset by their row numbers."""
 
-from __future__ import annotations
-
 import itertools
 import math
 import re

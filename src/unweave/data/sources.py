@@ -1,7 +1,5 @@
 """The data specs that stand on their own, from which selections and pairs can be made."""
 
-from __future__ import annotations
-
 from typing import Annotated
 
 from unweave.core.parts import Open

@@ -8,8 +8,6 @@
 'test'
 """
 
-from __future__ import annotations
-
 import dataclasses
 from typing import cast, get_args, get_type_hints
 

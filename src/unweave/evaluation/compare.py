@@ -4,8 +4,6 @@ Models that differ only in their seed form a group. Every quantity of a group is
 seeds with Student's t interval, and groups are compared by Welch's interval of the difference.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from typing import Any

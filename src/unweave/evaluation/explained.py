@@ -1,7 +1,5 @@
 """How much of the data a model explains: R^2 of its reconstructions, on held-out observations."""
 
-from __future__ import annotations
-
 from typing import NamedTuple, get_args
 
 from unweave.data import Data, Dataset

@@ -8,8 +8,6 @@
 (64, 10)
 """
 
-from __future__ import annotations
-
 import dataclasses
 import sys
 import warnings

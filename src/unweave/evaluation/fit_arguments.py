@@ -1,7 +1,5 @@
 """Check the arguments of `fit`, and say in Python what to write instead of wrong ones."""
 
-from __future__ import annotations
-
 import operator
 from collections.abc import Iterable, Mapping
 from typing import Any, get_type_hints

@@ -1,7 +1,5 @@
 """Load trained models, from their run folders or from single files."""
 
-from __future__ import annotations
-
 import warnings
 from collections.abc import Callable, Iterable
 from pathlib import Path

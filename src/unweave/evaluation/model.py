@@ -1,7 +1,5 @@
 """A trained model: encode, decode, sample, traverse."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path

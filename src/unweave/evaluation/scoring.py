@@ -1,7 +1,5 @@
 """Score stored runs in this process or in others: what is asked for, and what comes back."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial

@@ -1,7 +1,5 @@
 """The runs that a server shows: listed without their weights, and read again when files change."""
 
-from __future__ import annotations
-
 import secrets
 import threading
 from collections import OrderedDict

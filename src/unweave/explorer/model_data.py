@@ -1,7 +1,5 @@
 """Compute everything the explorer's page shows of one model."""
 
-from __future__ import annotations
-
 import hashlib
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Images of observations as files: sheets of thumbnails, and strips of traversals."""
 
-from __future__ import annotations
-
 import io
 from collections.abc import Callable
 from typing import Any

@@ -1,7 +1,5 @@
 """Where the runs that a server shows come from: models in memory, and folders of a store."""
 
-from __future__ import annotations
-
 import os
 import time
 from collections.abc import Callable, Hashable

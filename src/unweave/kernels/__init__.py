@@ -1,7 +1,5 @@
 """Triton kernels for the most frequent operations; without a suitable GPU, torch is used."""
 
-from __future__ import annotations
-
 import contextlib
 import functools
 import importlib.util

@@ -9,8 +9,6 @@ gradient is still in registers. The second one therefore takes the first one's b
 and the first one is called with `deferred`, so that it leaves these gradients to the second.
 """
 
-from __future__ import annotations
-
 from typing import Any
 
 import torch

@@ -1,7 +1,5 @@
 """How our autograd functions are vmapped: the mapped dimension joins their first one."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from torch import Tensor

@@ -5,8 +5,6 @@ many values the encoder puts out for it (`outputs`), and gives the posterior, th
 KL(q(z|x) || p(z)). `Product` combines blocks.
 """
 
-from __future__ import annotations
-
 import functools
 
 import torch

@@ -4,8 +4,6 @@ Densities with independent columns offer `expected_log_prob(mean, scale)`, E[log
 normal distribution. With the entropy of the posterior it gives the rate.
 """
 
-from __future__ import annotations
-
 import math
 from abc import abstractmethod
 from collections.abc import Sequence

@@ -1,7 +1,5 @@
 """The beta-VAE score: a linear classifier of the factor that pairs of rows share."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Literal

@@ -1,7 +1,5 @@
 """DCI: disentanglement, completeness and informativeness of predictors of the factors."""
 
-from __future__ import annotations
-
 from functools import partial
 from typing import Literal, NamedTuple
 

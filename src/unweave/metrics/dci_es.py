@@ -1,7 +1,5 @@
 """DCI-ES: DCI with probes of growing capacity, explicitness and size."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import Literal, NamedTuple
 

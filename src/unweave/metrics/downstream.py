@@ -1,7 +1,5 @@
 """Downstream accuracy: how well simple predictors learn the factors from few and many labels."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Literal

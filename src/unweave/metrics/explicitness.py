@@ -1,7 +1,5 @@
 """Explicitness: how well logistic regression ranks the values of each factor."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from functools import partial
 from typing import Literal

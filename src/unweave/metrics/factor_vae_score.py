@@ -1,7 +1,5 @@
 """The FactorVAE score: which code varies least while a factor is held fixed."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, replace

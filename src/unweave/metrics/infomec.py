@@ -1,7 +1,5 @@
 """InfoMEC: modularity, explicitness and compactness by information."""
 
-from __future__ import annotations
-
 from functools import partial
 from typing import Literal, NamedTuple
 

@@ -1,7 +1,5 @@
 """The density of a mixture of Gaussians in one dimension."""
 
-from __future__ import annotations
-
 import math
 
 import numpy as np

@@ -1,7 +1,5 @@
 """What metrics need from a table: each function returns why a table does not meet it, or None."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 
 import numpy as np

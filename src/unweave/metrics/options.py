@@ -1,7 +1,5 @@
 """The `@metric` decorator: arguments that all metrics share, intervals, nulls and ceilings."""
 
-from __future__ import annotations
-
 import inspect
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence

@@ -1,7 +1,5 @@
 """Tools of metrics that train predictors: train and test rows, and regressions."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import nullcontext
 from typing import NamedTuple, TypeVar

@@ -1,7 +1,5 @@
 """Purity of importances: whether they are concentrated on one entry of a row."""
 
-from __future__ import annotations
-
 import numpy as np
 
 from unweave.metrics.arrays import Floats

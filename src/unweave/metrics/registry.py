@@ -1,7 +1,5 @@
 """The registry of metrics under their protocols, and `evaluate`, which runs them on a table."""
 
-from __future__ import annotations
-
 import inspect
 import logging
 import warnings

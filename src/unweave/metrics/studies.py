@@ -1,7 +1,5 @@
 """Studies of metrics: their agreement over many runs, and their sensitivity to settings."""
 
-from __future__ import annotations
-
 import inspect
 import itertools
 import math

@@ -3,8 +3,6 @@
 What is decided about columns, labels and the order of rows is issued as warnings.
 """
 
-from __future__ import annotations
-
 import os
 import re
 import warnings

@@ -1,7 +1,5 @@
 """UDR, unsupervised disentanglement ranking: which of several models agree with the others."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import Literal
 

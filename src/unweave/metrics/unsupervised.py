@@ -1,7 +1,5 @@
 """Unsupervised metrics of codes: sparsity, active codes, and dependence between codes."""
 
-from __future__ import annotations
-
 import math
 from typing import Literal
 

@@ -1,7 +1,5 @@
 """The InfoGAN: a generator of images, a critic of images, and a recogniser of codes."""
 
-from __future__ import annotations
-
 from typing import NamedTuple, cast
 
 import torch

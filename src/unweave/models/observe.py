@@ -1,7 +1,5 @@
 """Decode codes to p(x|z), in one process or in several together."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from functools import cached_property
 from typing import Any

@@ -1,7 +1,5 @@
 """The variational autoencoder, as functions that return distributions."""
 
-from __future__ import annotations
-
 from typing import NamedTuple, cast
 
 from torch import Tensor

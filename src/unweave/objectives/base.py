@@ -8,8 +8,6 @@ To write an objective, subclass `VAEObjective` and write `loss`, or subclass `Ba
 write `model_loss` if one forward pass is not enough.
 """
 
-from __future__ import annotations
-
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
 from types import MappingProxyType

@@ -1,7 +1,5 @@
 """Objectives that weight the whole rate: VAE, beta-VAE, CapacityVAE, EntropyVAE."""
 
-from __future__ import annotations
-
 from typing import ClassVar, Literal
 
 from unweave.core.noise import Noise

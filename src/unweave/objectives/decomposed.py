@@ -1,7 +1,5 @@
 """Objectives that weight the parts of the rate separately, by estimates or by a critic."""
 
-from __future__ import annotations
-
 import math
 from typing import ClassVar, Literal
 

@@ -1,7 +1,5 @@
 """The importance-weighted autoencoder."""
 
-from __future__ import annotations
-
 import math
 from typing import Literal
 

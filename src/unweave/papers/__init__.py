@@ -4,8 +4,6 @@ A paper is a module or a folder with `FIGURES`, and a line here. The texts of a 
 file beside its module: see `unweave.studies.texts`.
 """
 
-from __future__ import annotations
-
 import time
 from collections.abc import Sequence
 from dataclasses import replace

@@ -1,7 +1,5 @@
 """Compute everything a report shows: what a trained model does with its data."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, NamedTuple

@@ -4,8 +4,6 @@ Marks have class names instead of colours, so the style sheet of the page adapts
 dark and print. `Markup.format` escapes text.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """The charts of a report."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 from typing import Any, NamedTuple, get_args

@@ -1,7 +1,5 @@
 """Render the page about a run: one self-contained HTML file."""
 
-from __future__ import annotations
-
 import json
 import platform
 from collections.abc import Sequence

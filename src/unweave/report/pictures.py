@@ -1,7 +1,5 @@
 """Sheets of small images with gaps between them, as PNG data URIs; any number of channels."""
 
-from __future__ import annotations
-
 import base64
 import colorsys
 import dataclasses

@@ -3,8 +3,6 @@
 Each is an SVG for a page with the report's style sheet; `save` writes one to a file.
 """
 
-from __future__ import annotations
-
 import math
 from importlib.resources import files
 from pathlib import Path

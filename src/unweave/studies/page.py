@@ -7,8 +7,6 @@ out/<paper>/<study>.jsonl  results of the networks of a study, from which everyt
 out/<paper>/<name>.svg     drawings, and the same as .png
 """
 
-from __future__ import annotations
-
 import json
 import re
 import subprocess

@@ -15,8 +15,6 @@ forms, the optimality of either model for its own weight: together they are one 
 True
 """
 
-from __future__ import annotations
-
 import copy
 import math
 from collections.abc import Sequence

@@ -15,8 +15,6 @@ where Bayes' rule is used p(z|x) is meant by the p(x|z) on the left of eq. 58 an
 and D^T D + I_k by D D^T + I_N in eq. 59, whose mean lacks an x. Eq. 24 is right.
 """
 
-from __future__ import annotations
-
 import math
 import operator
 from collections.abc import Sequence

@@ -11,8 +11,6 @@ assignment problem. If S is diagonal, as at the optimum of the linear model, the
 pairs (source, latent), the sign of each pair is free, and the best assignment is found exactly.
 """
 
-from __future__ import annotations
-
 import functools
 import itertools
 import math

@@ -1,7 +1,5 @@
 """Build datasets of rows: in memory or streamed, checked and scaled; and take parts of them."""
 
-from __future__ import annotations
-
 import dataclasses
 import zlib
 from collections.abc import Sequence

@@ -1,7 +1,5 @@
 """Decide which columns of a table are observations, factors, and names of the rows."""
 
-from __future__ import annotations
-
 import dataclasses
 import re
 from collections import Counter

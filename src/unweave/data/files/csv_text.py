@@ -1,7 +1,5 @@
 """The text of CSV files: encoding, delimiter, line of names, and decimal commas."""
 
-from __future__ import annotations
-
 import csv
 import math
 import re

@@ -1,7 +1,5 @@
 """Choose a data spec by a path: a file of arrays, or a folder of images."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 from unweave.core.hints import nearest_path

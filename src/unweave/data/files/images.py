@@ -1,7 +1,5 @@
 """Read image files: what is known before decoding, the pages of stacks, and pixels."""
 
-from __future__ import annotations
-
 import json
 import math
 import re

@@ -1,7 +1,5 @@
 """Labels of the images in a folder: from a CSV file, or by subfolder."""
 
-from __future__ import annotations
-
 import dataclasses
 from collections import Counter
 from collections.abc import Sequence

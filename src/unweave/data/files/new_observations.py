@@ -1,7 +1,5 @@
 """Read new observations as those of a dataset were: the same axes, and the same scaling."""
 
-from __future__ import annotations
-
 import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass, field

@@ -1,7 +1,5 @@
 """Arrays that are read row by row, whether they are in memory or in a file."""
 
-from __future__ import annotations
-
 import lzma
 import math
 import os

@@ -1,7 +1,5 @@
 """Statistics of arrays of any size: range, checksum, moments and order statistics."""
 
-from __future__ import annotations
-
 import zlib
 from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple

@@ -1,7 +1,5 @@
 """Tables: columns of Parquet and CSV files."""
 
-from __future__ import annotations
-
 import csv
 import dataclasses
 import fnmatch

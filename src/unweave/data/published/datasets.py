@@ -5,8 +5,6 @@ data and archives of images, which cannot be read row by row, are unpacked there
 file.
 """
 
-from __future__ import annotations
-
 import dataclasses
 from collections.abc import Iterator
 from io import BytesIO

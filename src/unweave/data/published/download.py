@@ -5,8 +5,6 @@ and its checksum is right. If no checksum is published, that of the first downlo
 compared from then on.
 """
 
-from __future__ import annotations
-
 import errno
 import hashlib
 import http.client

@@ -1,7 +1,5 @@
 """Read the file formats of published datasets, without unpickling or extracting anything."""
 
-from __future__ import annotations
-
 import gzip
 import io
 import math

@@ -1,7 +1,5 @@
 """Published datasets of labelled images: CelebA, MNIST, Fashion-MNIST and SVHN."""
 
-from __future__ import annotations
-
 from abc import abstractmethod
 from collections.abc import Iterator, Sequence
 from pathlib import Path

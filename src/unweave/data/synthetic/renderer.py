@@ -1,7 +1,5 @@
 """Datasets that are rendered on demand: a lattice of factors and functions that draw images."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable
 from dataclasses import dataclass, field

@@ -5,8 +5,6 @@ the same, whichever others are drawn with it. All values are whole bytes, and ei
 painted at a time, as one word.
 """
 
-from __future__ import annotations
-
 import functools
 import math
 from collections.abc import Callable

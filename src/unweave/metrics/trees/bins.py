@@ -1,7 +1,5 @@
 """Codes in bins, for trees: sums over bins, and the rows within each bin."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 import numpy as np

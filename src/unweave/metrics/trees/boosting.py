@@ -11,8 +11,6 @@ one number. All sums are therefore exact: trees do not depend on the order of su
 between codes that split a node equally well are detected.
 """
 
-from __future__ import annotations
-
 from typing import NamedTuple
 
 import numpy as np

@@ -7,8 +7,6 @@ whatever the number of nodes and trees. If the targets are integers, all sums ar
 between codes that split a node equally well are detected.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import NamedTuple
 

@@ -4,8 +4,6 @@ The thickness of strokes and the width of digits are measured in images; the dig
 shows is that of its nearest neighbours in the dataset.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import NamedTuple
 

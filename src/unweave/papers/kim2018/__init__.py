@@ -1,7 +1,5 @@
 """Kim and Mnih, Disentangling by Factorising.  [Kim2018]."""
 
-from __future__ import annotations
-
 from unweave.papers.kim2018 import (
     batches,
     fig3,

@@ -1,7 +1,5 @@
 """Figure 23 of [Kim2018] and the related methods of its app. F, on 2D Shapes."""
 
-from __future__ import annotations
-
 from unweave.evaluation.model import FittedModel
 from unweave.papers.kim2018.drawings import draw_trade_off, draw_training
 from unweave.papers.kim2018.methods import (

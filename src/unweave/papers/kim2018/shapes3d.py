@@ -1,7 +1,5 @@
 """Figures 10, 11, 21 and 22 of [Kim2018]: beta-VAE and FactorVAE on 3D Shapes."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 
 import numpy as np
