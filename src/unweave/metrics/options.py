@@ -223,17 +223,10 @@ class _Call:
 
     def read(self, seed: Seed) -> Inputs:
         """Check the arguments that metrics share."""
-        return read(
-            self.codes,
-            self.factors,
-            discrete=self.shared.discrete,
-            factor_names=self.shared.factor_names,
-            leave_out=self.shared.leave_out,
-            continuous=self.shared.continuous,
-            seed=seed,
-            metric=self.function.__name__,
-            protocol=self.protocol,
-        )
+        shared = ("discrete", "factor_names", "leave_out", "continuous")
+        known: dict[str, Any] = {name: getattr(self.shared, name) for name in shared}
+        named = {"metric": self.function.__name__, "protocol": self.protocol}
+        return read(self.codes, self.factors, seed=seed, **known, **named)
 
     def score(self, inputs: Inputs) -> Score:
         """Compute the metric."""
