@@ -183,7 +183,6 @@ class InfoWGANGP(AdversarialObjective):
     instead of batch normalisation, as there. Everything else is as for `InfoGAN`.
     """
 
-    not_in_nats = (CRITIC, "adversarial", "penalty")
     information: Weight = 1.0
     """Weight of the mutual information between codes and images."""
     penalty: Weight = 10.0
