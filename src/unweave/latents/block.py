@@ -320,6 +320,7 @@ class GaussianPosteriorBlock(Block):
     """
 
     encoding: Encoding = "diagonal"
+    """Covariance of the posterior q(z|x): diagonal or full."""
     gaussian_posterior = True
 
     @property
@@ -358,6 +359,7 @@ class ClosedFormRateBlock(GaussianPosteriorBlock, FixedPriorBlock):
     """
 
     sampled_rate: bool = False
+    """Whether to estimate the rate on the sample, even if it has a closed form."""
 
     def rate(self, q: Distribution, p: Distribution, z: Tensor) -> Tensor:
         return super().rate(q, p, z) if self.sampled_rate else self.joint_rate(q, p)

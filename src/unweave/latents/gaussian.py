@@ -73,9 +73,7 @@ class Gaussian(ClosedFormRateBlock):
     learn: Literal["nothing", "variances", "covariance"] = "nothing"
     """What of the prior is learned: nothing, variances or covariance."""
     encoding: Encoding = "diagonal"
-    """Covariance of the posterior q(z|x): diagonal or full."""
     sampled_rate: bool = False
-    """Whether to estimate the rate on the sample, even if it has a closed form."""
     kind: Literal["gaussian"] = tag("gaussian")
     finite_variance = True
 

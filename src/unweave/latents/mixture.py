@@ -75,7 +75,6 @@ class GaussianMixture(SampledRateBlock):
     learn: bool = False
     """Whether centres and scales are learned."""
     encoding: Encoding = "diagonal"
-    """Covariance of the posterior q(z|x): diagonal or full."""
     kind: Literal["gaussian-mixture"] = tag("gaussian-mixture")
     finite_variance = True
     factorised = False
@@ -208,7 +207,6 @@ class VampPrior(GaussianPosteriorBlock):
     components: Size = 50
     """Number of learned pseudo-inputs."""
     encoding: Encoding = "diagonal"
-    """Covariance of the posterior q(z|x): diagonal or full."""
     kind: Literal["vamp"] = tag("vamp")
     fixed_prior = False
     factorised = False

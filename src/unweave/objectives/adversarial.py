@@ -69,10 +69,15 @@ class AdversarialObjective(BaseObjective):
     """
 
     information: Weight
+    """Weight of the mutual information between codes and images."""
     critic_steps: int
+    """Updates of the critic in a step, each on its own batch."""
     noise_size: int
+    """Columns of noise that the generator reads beside the codes."""
     network: Kim2018GAN
+    """Generator, critic and recogniser."""
     critic_optimiser: Adam
+    """Optimiser of the critic."""
     autoencodes: ClassVar[bool] = False
     requires: ClassVar[Requirements] = {"fixed_prior": "codes are drawn from a prior that is given"}
 
@@ -147,15 +152,10 @@ class InfoGAN(AdversarialObjective):
 
     not_in_nats = (CRITIC_ACCURACY,)
     information: Weight = 1.0
-    """Weight of the mutual information between codes and images."""
     critic_steps: Size = 1
-    """Updates of the critic in a step, each on its own batch."""
     noise_size: Annotated[int, Field(ge=0, le=1_000_000)] = 5
-    """Columns of noise that the generator reads beside the codes."""
     network: Kim2018GAN = Kim2018GAN()
-    """Generator, critic and recogniser."""
     critic_optimiser: Adam = _CRITIC_ADAM
-    """Optimiser of the critic."""
     kind: Literal["info-gan"] = tag("info-gan")
 
     def generator_loss(self, fake: Tensor) -> Tensor:
@@ -184,17 +184,12 @@ class InfoWGANGP(AdversarialObjective):
     """
 
     information: Weight = 1.0
-    """Weight of the mutual information between codes and images."""
     penalty: Weight = 10.0
     """Weight of the gradient penalty of the critic."""
     critic_steps: Size = 1
-    """Updates of the critic in a step, each on its own batch."""
     noise_size: Annotated[int, Field(ge=0, le=1_000_000)] = 5
-    """Columns of noise that the generator reads beside the codes."""
     network: Kim2018GAN = Kim2018GAN(norm="layer")
-    """Generator, critic and recogniser."""
     critic_optimiser: Adam = _CRITIC_ADAM
-    """Optimiser of the critic."""
     kind: Literal["info-wgan-gp"] = tag("info-wgan-gp")
     not_in_nats = (CRITIC, "adversarial", "penalty")
     also_cites: ClassVar[tuple[str, ...]] = ("Gulrajani2017",)

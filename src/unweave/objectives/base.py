@@ -108,7 +108,8 @@ class BaseObjective(ABC):
 
     kind: str
     autoencodes: ClassVar[bool] = True  # False if the objective brings its own networks
-    estimator: Estimator | None = None  # of q(z), for objectives that have this field
+    estimator: Estimator | None = None  # for objectives that have this field
+    """How q(z) is estimated from a batch."""
     requires: ClassVar[Requirements] = MappingProxyType({})  # of every block of the latent space
     several_variables: ClassVar[bool] = False  # whether one latent variable is too few
 

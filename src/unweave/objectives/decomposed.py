@@ -56,7 +56,6 @@ class BetaTCVAE(VAEObjective):
     gamma: Weight = 1.0
     """Weight of the dimension-wise KL."""
     estimator: Estimator = "stratified"
-    """How q(z) is estimated from a batch."""
     kind: Literal["beta-tcvae"] = tag("beta-tcvae")
     several_variables: ClassVar[bool] = True
 
@@ -86,7 +85,6 @@ class HFVAE(VAEObjective):
     gamma: Weight = 3.0
     """Weight of the total correlation within groups."""
     estimator: Estimator = "stratified"
-    """How q(z) is estimated from a batch."""
     kind: Literal["hfvae"] = tag("hfvae")
     several_variables: ClassVar[bool] = True
 
@@ -124,7 +122,6 @@ class LagrangianVAE(BaseObjective):
     particles: Size = 256
     """Samples from which p(x) is estimated."""
     estimator: Estimator = "stratified"
-    """How q(z) is estimated from a batch."""
     kind: Literal["lagrangian-vae"] = tag("lagrangian-vae")
     several_variables: ClassVar[bool] = True
 
@@ -182,7 +179,6 @@ class InformationDropout(VAEObjective):
     gamma: Weight = 0.0
     """Weight of the total correlation TC(z)."""
     estimator: Estimator = "stratified"
-    """How q(z) is estimated from a batch."""
     kind: Literal["information-dropout"] = tag("information-dropout")
     requires: ClassVar[Requirements] = {"fixed_prior": "nothing here would teach a prior"}
 
@@ -207,7 +203,6 @@ class AnchorVAE(VAEObjective):
     weight: Weight = 0.5
     """How much less information in the anchor costs."""
     estimator: Estimator = "stratified"
-    """How q(z) is estimated from a batch."""
     kind: Literal["anchor-vae"] = tag("anchor-vae")
     also_cites: ClassVar[tuple[str, ...]] = ("Gao2019",)
 

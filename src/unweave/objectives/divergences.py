@@ -51,7 +51,8 @@ class Divergence(ABC):
 
     kind: str
     nats: ClassVar[bool] = True  # whether its value is in nats
-    estimator: Estimator | None = None  # of q(z), for divergences that have this field
+    estimator: Estimator | None = None  # for divergences that have this field
+    """How q(z) is estimated from a batch."""
     requires: ClassVar[Requirements] = MappingProxyType({})  # of every block of the latent space
 
     @abstractmethod
@@ -82,7 +83,6 @@ class ExclusiveKL(Divergence):
     """
 
     estimator: Estimator = "stratified"
-    """How q(z) is estimated from a batch."""
     kind: Literal["exclusive-kl"] = tag("exclusive-kl")
 
     def value(self, nets: Nets, forward: ForwardPass, batch: Batch, noise: Noise) -> Tensor:
@@ -200,6 +200,7 @@ class CriticDivergence(Divergence):
     """A divergence estimated by a critic that separates q(z) from p(z)."""
 
     critic: Critic
+    """Network that tells two distributions of codes apart, and its optimiser."""
 
     @property
     def critics(self) -> dict[str, Critic]:
@@ -218,7 +219,6 @@ class DensityRatio(CriticDivergence):
     """
 
     critic: Critic = Critic()
-    """Network that tells two distributions of codes apart, and its optimiser."""
     kind: Literal["density-ratio"] = tag("density-ratio")
 
     def value(self, nets: Nets, forward: ForwardPass, batch: Batch, noise: Noise) -> Tensor:
@@ -234,7 +234,6 @@ class Adversary(CriticDivergence):
     """
 
     critic: Critic = Critic()
-    """Network that tells two distributions of codes apart, and its optimiser."""
     kind: Literal["adversary"] = tag("adversary")
 
     def value(self, nets: Nets, forward: ForwardPass, batch: Batch, noise: Noise) -> Tensor:

@@ -39,6 +39,7 @@ class MatchingObjective(BaseObjective):
     """A weighted sum of distortion, rate and a divergence of q(z) from p(z)."""
 
     divergence: AnyDivergence
+    """Divergence between the aggregate posterior q(z) and the prior p(z)."""
 
     @property
     def uses_rate(self) -> bool:
@@ -95,7 +96,6 @@ class AlphaBetaVAE(MatchingObjective):
     beta: Weight = 1.0
     """Weight of the rate."""
     divergence: AnyDivergence = InclusiveKL()
-    """Divergence between the aggregate posterior q(z) and the prior p(z)."""
     kind: Literal["alpha-beta-vae"] = tag("alpha-beta-vae")
 
     @property
@@ -120,7 +120,6 @@ class InfoVAE(MatchingObjective):
     lam: Weight = 500.0  # [Zhao2019] app. D
     """Weight of the match of q(z) and p(z), the paper's lambda."""
     divergence: AnyDivergence = MMD(kernel="rbf")
-    """Divergence between the aggregate posterior q(z) and the prior p(z)."""
     kind: Literal["info-vae"] = tag("info-vae")
 
     @model_validator(mode="after")
@@ -159,7 +158,6 @@ class WAE(MatchingObjective):
     weight: Weight = 10.0  # [Tolstikhin2018] sec. 4: 10 on MNIST, 100 on CelebA
     """Weight of the divergence between q(z) and p(z)."""
     divergence: AnyDivergence = MMD()
-    """Divergence between the aggregate posterior q(z) and the prior p(z)."""
     kind: Literal["wae"] = tag("wae")
 
     @property
@@ -177,7 +175,6 @@ class AAE(MatchingObjective):
     gamma: Weight = 1.0
     """Weight of KL(q(z) || p(z))."""
     divergence: DensityRatio = DensityRatio()
-    """Divergence between the aggregate posterior q(z) and the prior p(z)."""
     kind: Literal["aae"] = tag("aae")
 
     @property

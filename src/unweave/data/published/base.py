@@ -78,6 +78,7 @@ class PublishedSpec(ABC):
     ABOUT: ClassVar[About]
     kind: Any
     split: Any
+    """Split to read: train, validation, test, or all of the data."""
 
     @abstractmethod
     def read(self) -> Content:

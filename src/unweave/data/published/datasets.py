@@ -51,7 +51,6 @@ class DSprites(PublishedSpec):
     """
 
     split: DataSplit = "all"
-    """Split to read: train, validation, test, or all of the data."""
     kind: Literal["dsprites"] = tag("dsprites")
 
     ABOUT: ClassVar[About] = About(
@@ -80,7 +79,6 @@ class Shapes3DFile(PublishedSpec):
     """The 480,000 images of 3D Shapes, from their file.  [Kim2018] sec. 5."""
 
     split: DataSplit = "all"
-    """Split to read: train, validation, test, or all of the data."""
     kind: Literal["3dshapes"] = tag("3dshapes")
 
     ABOUT: ClassVar[About] = About(
@@ -118,7 +116,6 @@ class MPI3D(PublishedSpec):
     version: Literal["toy", "realistic", "real"] = "real"
     """Toy renderings, realistic renderings, or photographs."""
     split: DataSplit = "all"
-    """Split to read: train, validation, test, or all of the data."""
     kind: Literal["mpi3d"] = tag("mpi3d")
 
     ABOUT: ClassVar[About] = About(
@@ -166,7 +163,6 @@ class Cars3D(PublishedSpec):
     side: Side = 64
     """Height and width of the images in pixels."""
     split: DataSplit = "all"
-    """Split to read: train, validation, test, or all of the data."""
     kind: Literal["cars3d"] = tag("cars3d")
 
     ABOUT: ClassVar[About] = About(
@@ -222,7 +218,6 @@ class SmallNORB(PublishedSpec):
     side: Side = 64
     """Height and width of the images in pixels."""
     split: TrainTestSplit = "all"
-    """Split to read: train, validation, test, or all of the data."""
     kind: Literal["smallnorb"] = tag("smallnorb")
 
     ABOUT: ClassVar[About] = About(
@@ -281,7 +276,6 @@ class Chairs3D(PublishedSpec):
     side: Side = 64
     """Height and width of the images in pixels."""
     split: DataSplit = "all"
-    """Split to read: train, validation, test, or all of the data."""
     kind: Literal["3dchairs"] = tag("3dchairs")
 
     ABOUT: ClassVar[About] = About(
@@ -319,7 +313,6 @@ class Faces3D(PublishedSpec):
     """
 
     split: DataSplit = "all"
-    """Split to read: train, validation, test, or all of the data."""
     kind: Literal["3dfaces"] = tag("3dfaces")
     also_cites: ClassVar[tuple[str, ...]] = ("Chen2018",)
 

@@ -47,7 +47,6 @@ class CelebA(PublishedSpec):
     side: Side = 64
     """Height and width of the images in pixels."""
     split: DataSplit = "all"
-    """Split to read: train, validation, test, or all of the data."""
     kind: Literal["celeba"] = tag("celeba")
 
     ABOUT: ClassVar[About] = About(
@@ -122,6 +121,7 @@ class _Idx(PublishedSpec):
     """Images and labels in the format of MNIST."""
 
     side: Any
+    """Height and width of the images in pixels."""
 
     @abstractmethod
     def measured(self, images: Array, labels: Array) -> Array | None:
@@ -148,9 +148,7 @@ class MNIST(_Idx):
     """
 
     side: Side = 28
-    """Height and width of the images in pixels."""
     split: TrainTestSplit = "train"
-    """Split to read: train, validation, test, or all of the data."""
     strokes: bool = False
     """Whether thickness and width of the stroke are factors too."""
     kind: Literal["mnist"] = tag("mnist")
@@ -183,9 +181,7 @@ class FashionMNIST(_Idx):
     """
 
     side: Side = 28
-    """Height and width of the images in pixels."""
     split: TrainTestSplit = "train"
-    """Split to read: train, validation, test, or all of the data."""
     kind: Literal["fashion-mnist"] = tag("fashion-mnist")
 
     ABOUT: ClassVar[About] = About(
@@ -213,7 +209,6 @@ class SVHN(PublishedSpec):
     """99,289 colour images of digits of house numbers, 73,257 for training.  [Netzer2011]."""
 
     split: TrainTestSplit = "train"
-    """Split to read: train, validation, test, or all of the data."""
     kind: Literal["svhn"] = tag("svhn")
 
     ABOUT: ClassVar[About] = About(
