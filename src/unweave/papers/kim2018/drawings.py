@@ -33,7 +33,7 @@ from unweave.studies.drawing import (
     panels,
     shades,
 )
-from unweave.studies.images import draw_png
+from unweave.studies.images import draw_pictures
 from unweave.studies.intervals import bootstrap_interval
 from unweave.studies.study import PICTURES, Group, Results
 from unweave.studies.texts import Texts
@@ -47,6 +47,10 @@ STYLES = {  # colour and marker
     "beta-vae": (BLUE, "o"), "factor-vae": (ORANGE, "s"), "aae": (GREEN, "^"),
     "alpha-beta-vae": (PURPLE, "D"), "information-dropout": (PURPLE, "v"),
     "dip-vae-i": (GREEN, "^"), "dip-vae-ii": (SKY, "P"),
+}  # fmt: skip
+LOSSES = {
+    "terms/adversarial": "generator's loss", "terms/critic": "critic's loss",
+    "terms/information": "-L (nats)",
 }  # fmt: skip
 _ROWS = {DISTORTION: "reconstruction error", HIGGINS: "Higgins et al.'s metric", OURS: "score"}
 
@@ -96,6 +100,21 @@ def curves_of(group: Group, curve: str) -> list[dict[float, float]]:
     return [dict(zip(*network.curve(curve), strict=True)) for network in group.networks]
 
 
+def draw_losses(group: Group, alpha: float) -> tuple[Figure, list[Axes]]:
+    """Draw the losses of GANs during training, a line for each network.  [Kim2018] fig. 32, 33."""
+    figure, axes = panels(1, len(LOSSES), width=2.6, height=2.2)
+    for axis, (curve, title) in zip(axes, LOSSES.items(), strict=True):
+        draw_lines(axis, group, curve, alpha)
+        axis.set(title=title, xlabel="iterations")
+    return figure, axes
+
+
+def draw_lines(axis: Axes, group: Group, curve: str, alpha: float) -> None:
+    """Draw a curve of every network."""
+    for values in curves_of(group, curve):
+        axis.plot(list(values), list(values.values()), color=BLUE, alpha=alpha, linewidth=1)
+
+
 def draw_trade_off(
     axis: Axes,
     results: Results,
@@ -126,29 +145,25 @@ def draw_trade_off(
 
 def draw_traversals(results: Results, kinds: Sequence[str], height: float = 3.3) -> Figure:
     """Draw traversals of the best and of the median network of each method.  [Kim2018] fig. 6."""
-    figure, axes = panels(1, 2 * len(kinds), width=2.3, height=height)
-    for axis in axes:
-        axis.set_axis_off()
+    pictures = {}
     for column, kind in enumerate(kinds):
         chosen = best_group(results, kind).best_and_median(OURS)
         for place, (which, network) in enumerate(chosen.items()):
-            axis = axes[len(kinds) * place + column]
-            draw_png(axis, network.facts[PICTURES]["traversals"])
             name = label(setting_of(network.run)).replace(",", "")
-            axis.set_title(f"{name}, {which}\nscore {network.last(OURS):.3f}", fontsize=8)
-    return figure
+            title = f"{name}, {which}\nscore {network.last(OURS):.3f}"
+            pictures[len(kinds) * place + column] = network.facts[PICTURES]["traversals"], title
+    return draw_pictures(1, 2 * len(kinds), pictures, 2.3, height)
 
 
 def draw_samples(results: Results, kinds: Sequence[str]) -> Figure:
     """Draw samples of the best network of each method.  [Kim2018] fig. 19 to 22."""
-    figure, axes = panels(1, len(kinds), width=3.6, height=2.4)
-    for axis, kind in zip(axes, kinds, strict=True):
-        axis.set_axis_off()
+    pictures = {}
+    for column, kind in enumerate(kinds):
         if network := best_group(results, kind).best_and_median(OURS).get("best"):
-            draw_png(axis, network.facts[PICTURES]["samples"])
             name = label(setting_of(network.run)).replace(",", "")
-            axis.set_title(f"{name}, log p(x) ≥ {network.facts['log_likelihood']:.1f}")
-    return figure
+            title = f"{name}, log p(x) ≥ {network.facts['log_likelihood']:.1f}"
+            pictures[column] = network.facts[PICTURES]["samples"], title
+    return draw_pictures(1, len(kinds), pictures, 3.6, 2.4, fontsize=None)
 
 
 # ---- claims
@@ -176,6 +191,15 @@ def stated_claim(
         median=np.median(group.values(read)), away=away, reason=reason,
     )  # fmt: skip
     return replace(claim, name=f"{setting[0].partition('-')[0]}_{what}")
+
+
+def below_claim(texts: Texts, name: str, kind: str, ours: Group, theirs: Group) -> Claim:
+    """Judge that one group scores below another; `kind` is the method that the claim is about."""
+    less = ours.difference(theirs, OURS)
+    return texts.claim(
+        name, less.high < 0, contradicted=less.low > 0, needs=(ours, theirs), difference=less,
+        method=METHODS[kind].name, ours=ours.mean(OURS), theirs=theirs.mean(OURS),
+    )  # fmt: skip
 
 
 def likelihood_claim(

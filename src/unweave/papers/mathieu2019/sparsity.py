@@ -18,7 +18,7 @@ from unweave.latents import Sparse
 from unweave.metrics import Table
 from unweave.presets import preset
 from unweave.studies.drawing import BLUE, MUTED, ORANGE, draw_means, letter_panels, panels
-from unweave.studies.images import draw_png, traversals_png
+from unweave.studies.images import draw_pictures, traversals_png
 from unweave.studies.intervals import bootstrap_interval
 from unweave.studies.study import PICTURES, Group, Network, Results, Study, best_of_settings
 from unweave.studies.texts import Texts
@@ -232,10 +232,9 @@ def _draw_codes(groups: Groups) -> Figure:
 
 
 def _draw_traversals(groups: Groups) -> Figure:
-    figure, axes = panels(1, len(SHOWN), width=2.1, height=2.6)
-    for axis, setting in zip(axes, SHOWN, strict=True):
-        axis.set_axis_off()
-        if network := _pictured(groups, setting):
-            draw_png(axis, network.facts[PICTURES]["traversals"])
-            axis.set_title(_title(setting, network), fontsize=7)
-    return figure
+    pictures = {
+        place: (network.facts[PICTURES]["traversals"], _title(setting, network))
+        for place, setting in enumerate(SHOWN)
+        if (network := _pictured(groups, setting))
+    }
+    return draw_pictures(1, len(SHOWN), pictures, 2.1, 2.6, fontsize=7)
