@@ -63,7 +63,7 @@ def draw_pictures(
     pictures: Mapping[int, tuple[str, str]],
     width: float,
     height: float,
-    fontsize: float | None = 8,
+    fontsize: float = 8,
 ) -> Figure:
     """Draw PNGs in base64 with their titles, by the numbers of their panels; others stay empty."""
     figure, axes = panels(rows, columns, width, height)

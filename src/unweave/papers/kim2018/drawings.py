@@ -163,7 +163,7 @@ def draw_samples(results: Results, kinds: Sequence[str]) -> Figure:
             name = label(setting_of(network.run)).replace(",", "")
             title = f"{name}, log p(x) ≥ {network.facts['log_likelihood']:.1f}"
             pictures[column] = network.facts[PICTURES]["samples"], title
-    return draw_pictures(1, len(kinds), pictures, 3.6, 2.4, fontsize=None)
+    return draw_pictures(1, len(kinds), pictures, 3.6, 2.4, fontsize=9.5)
 
 
 # ---- claims
