@@ -10,36 +10,14 @@ from urllib.parse import urlsplit
 
 import torch
 
+from unweave.catalogue import introduction
 from unweave.core import spec
 from unweave.core.bibliography import cited, entries
+from unweave.core.text import markdown_table
 from unweave.data import MISSING, Arrays, Data, Dataset, Folder, InMemory, Published, PublishedSpec
 from unweave.data.published.base import About
 from unweave.data.published.download import Source
 
-_INTRODUCTION = """# Published datasets
-
-`unweave data page` generates this page from the code.
-
-`unweave data get NAME` downloads a dataset, and `unweave train data=NAME` trains on it; set its
-fields with `data.split=test` and the like. The files of a dataset are in a folder of its name in
-the data folder, `~/.cache/unweave` or the environment variable `UNWEAVE_DATA`. If you already have
-the files, put them there yourself. Interrupted downloads resume, and every file is compared with
-its published checksum. If none is known, the checksum of the first download is recorded in
-`checksums.json`, and `unweave data check NAME` compares with it from then on. Nothing is ever
-unpickled.
-
-A download tries every address listed here. **Only one site is known for** {alone}: if it is down,
-so is the dataset.
-
-Data that cannot be read row by row (compressed files and archives of images) are unpacked the first
-time, to a .npy file in the data folder: 3 GB for dSprites, 5.9 GB for 3D Shapes. Datasets of more
-than 1 GiB are then [streamed](data.md#larger-than-memory).
-
-{pictures}The licences of MPI3D and Fashion-MNIST were read on the pages of their authors, and that
-of MNIST is as Keras states it; **the others were not verified**.
-
-[Another page](data.md) describes rendered datasets and how to use your own data.
-"""
 _PICTURES = """`unweave data preview` draws the pictures. They are shown if we had images of the
 dataset and its licence permits it: excerpts of dSprites, 3D Shapes and Fashion-MNIST under those
 licences, and of MNIST under CC BY-SA 3.0.
@@ -55,21 +33,21 @@ _SCALED = {
 
 def page(pictures: str | None = None) -> str:
     """Describe all published datasets in Markdown, with pictures from a folder if given."""
-    rows = "".join(
-        f"| [{kind}](#{kind}) | {cls.ABOUT.count:,} | {size_text(cls.ABOUT.shape)} | "
-        f"{factors_text(cls.ABOUT)} | {cls.ABOUT.licence} |\n"
-        for kind, cls in published().items()
-    )
-    head = "| name | images | size | factors | licence |\n| --- | --- | --- | --- | --- |\n"
+    about = {kind: cls.ABOUT for kind, cls in published().items()}
+    rows = [
+        [f"[{kind}](#{kind})", f"{a.count:,}", size_text(a.shape), factors_text(a), a.licence]
+        for kind, a in about.items()
+    ]
+    listed = markdown_table(["name", "images", "size", "factors", "licence"], rows)
     sections = [
         f"## {describe_published(kind, cls, cls.ABOUT.sources, pictures)}"
         for kind, cls in published().items()
     ]
-    alone = [cls.ABOUT.title for cls in published().values() if len(_sites(cls.ABOUT)) == 1]
-    introduction = _INTRODUCTION.format(
+    alone = [each.title for each in about.values() if len(_sites(each)) == 1]
+    text = introduction("data").format(
         alone=f"{', '.join(alone[:-1])} and {alone[-1]}", pictures=_PICTURES if pictures else ""
     )
-    return "\n".join([introduction, head + rows, *sections])
+    return "\n".join([text, listed, *sections])
 
 
 def describe_dataset(data: Data, dataset: Dataset) -> str:

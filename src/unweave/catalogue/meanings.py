@@ -33,11 +33,7 @@ def _written(cls: type) -> dict[str, str]:
     for field, below in pairwise(body):
         if not isinstance(field, ast.AnnAssign) or not isinstance(field.target, ast.Name):
             continue
-        text = below.value.value if _is_constant(below) else None
-        if isinstance(text, str):
+        text = getattr(getattr(below, "value", None), "value", None)
+        if isinstance(below, ast.Expr) and isinstance(text, str):
             found[field.target.id] = " ".join(text.split())
     return found
-
-
-def _is_constant(statement: ast.stmt) -> bool:
-    return isinstance(statement, ast.Expr) and isinstance(statement.value, ast.Constant)

@@ -35,7 +35,8 @@ def scatter(dataset: Dataset, index: torch.Tensor) -> tuple[Image.Image, tuple[s
     points = planar(vectors)
     classes = dataset.factors(index)[:, 0].tolist() if dataset.factor_names else [0] * len(points)
     hues = dataset.factor_sizes[0] if dataset.factor_names else 1
-    colours = [*(_colour(each, hues) for each in range(hues)), _GREY]  # MISSING is the last
+    rgb = (colorsys.hsv_to_rgb(each / hues, 1, 0.8) for each in range(hues))
+    colours = [*(tuple(round(255 * c) for c in each) for each in rgb), _GREY]  # MISSING is the last
     legend = _legend(dataset, classes)
     notes = _notes(dataset, len(index))
     canvas = Image.new("RGB", _size(legend, notes), "white")
@@ -148,7 +149,3 @@ def _axes(canvas: Image.Image, spans: tuple[Span, Span], names: tuple[str, str])
 
 def _plain(text: str) -> str:
     return text.replace("−", "-")  # the font has no minus sign
-
-
-def _colour(label: int, count: int) -> Colour:
-    return tuple(round(255 * c) for c in colorsys.hsv_to_rgb(label / count, 1, 0.8))

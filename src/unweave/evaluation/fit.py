@@ -21,7 +21,6 @@ from unweave.core.console import PlainConsole
 from unweave.core.notes import print_notes
 from unweave.core.optimisers import Adam
 from unweave.core.spec import digest
-from unweave.data import Dataset
 from unweave.data.splits import AnySplit, with_split
 from unweave.evaluation.fit_arguments import check_fields, read_seeds
 from unweave.evaluation.model import FittedModel, as_data
@@ -181,7 +180,12 @@ def fit(
     if progress is True:
         print_notes(console, _held_out_lines(outcomes))
     trained_on = datasets.load(spec)
-    models = [_model(outcome, trained_on, store) for outcome in outcomes if not outcome.failure]
+    where = None if store is None else Store(store_root(store))
+    models = [
+        FittedModel(outcome, trained_on, None if where is None else where.folder(outcome.run).path)
+        for outcome in outcomes
+        if not outcome.failure
+    ]
     return models if several else models[0]
 
 
@@ -325,8 +329,3 @@ def unmeasured(store: object) -> str:
         f"finished runs in {store} are not measured again; to train them with measurements, use "
         "another store"
     )
-
-
-def _model(outcome: Outcome, dataset: Dataset, store: str | Path | None) -> FittedModel:
-    folder = None if store is None else Store(store_root(store)).folder(outcome.run).path
-    return FittedModel(outcome, dataset, folder)

@@ -74,13 +74,10 @@ def measured_curves(analysis: Analysis) -> list[Panel]:
                 if value is not None:
                     panels.setdefault((kind, name), []).append({"step": row["step"], name: value})
     return [
-        _curve(name, rows, "nats" if _in_nats(kind, name, not_in_nats, aggregates) else "")
+        _curve(name, rows, "nats" if in_nats else "")
         for (kind, name), rows in panels.items()
+        for in_nats in [name not in not_in_nats if kind == "terms" else name in aggregates]
     ]
-
-
-def _in_nats(kind: str, name: str, not_in_nats: Sequence[str], aggregates: Sequence[str]) -> bool:
-    return name not in not_in_nats if kind == "terms" else name in aggregates
 
 
 def scheduled_weights(analysis: Analysis) -> dict[str, Schedule]:

@@ -28,6 +28,7 @@ from typing_extensions import TypedDict
 import unweave
 from unweave.core.bibliography import entries, entry_field
 from unweave.core.files import make_folder, write_atomically, write_json
+from unweave.core.text import markdown_table
 from unweave.studies.drawing import save_figure
 from unweave.studies.inventory import Item, inventory, summary
 from unweave.studies.texts import fill
@@ -174,10 +175,10 @@ def write_index(figures: Sequence[Reproduction], out: Path) -> Path:
         f"{_TITLE}\n",
         "Written by `unweave reproduce`.\n",
         "## Figures and tables\n",
-        _table(["paper", *_STATUSES], covered),
+        markdown_table(["paper", *_STATUSES], covered),
         "## Claims\n",
         _VERDICTS + "\n",
-        _table(["paper", "figure", *verdicts], rows),
+        markdown_table(["paper", "figure", *verdicts], rows),
     ]
     for verdict, heading in headings.items():
         listed = [
@@ -202,7 +203,7 @@ def _inventory_table(paper: str, figures: Sequence[Reproduction], out: Path) -> 
         return []
     return [
         "## All figures and tables of the paper\n",
-        _table(["", "title", "status", "what is missing, why, and how to run it"], rows),
+        markdown_table(["", "title", "status", "what is missing, why, and how to run it"], rows),
     ]
 
 
@@ -236,15 +237,6 @@ def _untrained(reproduction: Reproduction, out: Path) -> str:
     if there >= whole:
         return ""
     return f"{there} of {whole} networks are trained; the others: `{_command(reproduction)}`"
-
-
-def _table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
-    lines = [head, ["---"] * len(head), *rows]
-    return "\n".join("| " + " | ".join(map(_cell, line)) + " |" for line in lines) + "\n"
-
-
-def _cell(text: str) -> str:
-    return text.replace("|", "\\|")
 
 
 def _link(reproduction: Reproduction) -> str:
@@ -365,7 +357,7 @@ def _section(reproduction: Reproduction, facts: dict[str, Any]) -> str:
             f"## {facts['title']}\n",
             *pictures,
             facts["setting"].strip() + "\n",
-            _table(["the paper's claim", "where", "expected", "got", "verdict"], rows),
+            markdown_table(["the paper's claim", "where", "expected", "got", "verdict"], rows),
             *([*notes, ""] if notes else []),
             *([facts["noticed"].strip() + "\n"] if facts["noticed"] else []),
             f"`{_command(reproduction)}`: {_provenance(facts)}. Seeds: {facts['seeds']}.\n",

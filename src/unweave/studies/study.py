@@ -117,6 +117,13 @@ class Group:
     total: int  # how many the study has
     failed: int = 0
 
+    @classmethod
+    def of(cls, networks: Sequence[Network | None]) -> Group:
+        """Return the group of some networks, None for those that are missing."""
+        there = [each for each in networks if each is not None]
+        trained = tuple(each for each in there if each.failure is None)
+        return cls(trained, len(networks), len(there) - len(trained))
+
     @property
     def done(self) -> int:
         """How many are trained, or failed."""
@@ -192,7 +199,7 @@ class Results:
         groups: dict[Setting, list[Network | None]] = {}
         for key, run in self.study.keys.items():
             groups.setdefault(setting(run), []).append(there.get(key))
-        return {name: _group(networks) for name, networks in groups.items()}
+        return {name: Group.of(networks) for name, networks in groups.items()}
 
     @property
     def all_networks(self) -> list[Network]:
@@ -217,12 +224,6 @@ class Results:
         """The seeds of the networks: "0 to 9"."""
         seeds = [network.run.seed for network in self.networks]
         return f"{min(seeds)} to {max(seeds)}" if seeds else "none yet"
-
-
-def _group(networks: Sequence[Network | None]) -> Group:
-    trained = tuple(each for each in networks if each is not None and each.failure is None)
-    failed = sum(each is not None and each.failure is not None for each in networks)
-    return Group(trained, len(networks), failed)
 
 
 def best_of_settings(

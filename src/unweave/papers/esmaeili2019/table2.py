@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 from torch.nn.functional import one_hot
 
+from unweave.core.text import markdown_table
 from unweave.evaluation.model import FittedModel
 from unweave.evaluation.monitor import Measure
 from unweave.metrics import Table
@@ -204,8 +205,7 @@ def _table(groups: Mapping[str, Group]) -> str:
         "latents in use", "reconstruction", "rate", "I(x; z)", "TC", "TC between groups",
         "I(category; shape) / H(shape)",
     ]  # fmt: skip
-    rows = [_row(name, group) for name, group in groups.items()]
-    return "\n".join("| " + " | ".join(row) + " |" for row in (head, ["---"] * len(head), *rows))
+    return markdown_table(head, [_row(name, group) for name, group in groups.items()]).rstrip()
 
 
 def _row(name: str, group: Group) -> list[str]:
