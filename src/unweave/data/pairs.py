@@ -2,7 +2,6 @@
 
 import dataclasses
 import math
-from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Literal, final
 
@@ -139,7 +138,12 @@ class PairedDataset(Dataset):
 def _schema_of_pairs(schema: Schema) -> Schema:
     """Describe pairs of observations: twice the channels and twice the factors."""
     channels, *size = schema.shape
-    periods = {f"other_{name}": _second_period(each) for name, each in schema.periods.items()}
+    periods = {
+        f"other_{name}": each
+        if isinstance(each, int)
+        else {f"other_{other}": steps for other, steps in each.items()}
+        for name, each in schema.periods.items()
+    }
     return dataclasses.replace(
         schema,
         shape=(2 * channels, *size),
@@ -154,9 +158,3 @@ def _schema_of_pairs(schema: Schema) -> Schema:
 
 def _both(names: tuple[str, ...]) -> tuple[str, ...]:
     return (*names, *(f"other_{name}" for name in names))
-
-
-def _second_period(period: int | Mapping[str, list[int]]) -> int | Mapping[str, list[int]]:
-    if isinstance(period, int):
-        return period
-    return {f"other_{name}": each for name, each in period.items()}

@@ -125,12 +125,8 @@ def cross_validated_logistic(x: Floats, labels: Ints, classes: int) -> Floats:
     return logistic(wide, labels, classes, penalty=penalty, start=fits[:, best].mean(0))
 
 
-def _predict_boosting(train: Floats, v: Ints, test: Floats, rng: np.random.Generator) -> Ints:
-    return boost(train, v, test, rng).predicted[len(train) :]
-
-
 _Predictor = Callable[[Floats, Ints, Floats, np.random.Generator], Ints]
 _PREDICTORS: Mapping[str, _Predictor] = {
     "logistic": _predict_logistic,
-    "boosting": _predict_boosting,
+    "boosting": lambda z, v, test, rng: boost(z, v, test, rng).predicted[len(z) :],
 }

@@ -154,7 +154,8 @@ class MMD(Divergence):
 
     def value(self, nets: Nets, forward: ForwardPass, batch: Batch, noise: Noise) -> Tensor:
         y = prior_samples(forward.p, len(forward.z), noise)
-        groups = _block_columns(forward.latent) if self.blockwise else None
+        sizes = [sum(block.variables) for block in forward.latent.leaf_blocks.values()]
+        groups = consecutive_slices(sizes) if self.blockwise else None
         return mmd(
             forward.hard_samples, y, self.kernel, self.scales, groups=groups,
             constants=self.constants,
@@ -270,11 +271,6 @@ def accuracy(first: Tensor, second: Tensor) -> Tensor:
     [Kim2018] fig. 24, 37.
     """
     return 0.5 + 0.25 * (first.detach().sign() - second.detach().sign())
-
-
-def _block_columns(latent: Latent) -> tuple[slice, ...]:
-    """Return the columns of every block of a latent tree."""
-    return consecutive_slices([sum(block.variables) for block in latent.leaf_blocks.values()])
 
 
 AnyDivergence = Annotated[

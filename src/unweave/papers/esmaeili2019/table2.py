@@ -175,22 +175,16 @@ def orders(groups: Mapping[str, Group]) -> str:
 
 
 def _order(groups: Mapping[str, Group], label: str, column: int) -> str:
-    apart = [pair for pair in permutations(groups, 2) if _gap(pair, groups, label).low > 0]
+    read = f"metrics/{SCORES[label]}"
+    pairs = permutations(groups, 2)
+    apart = [(a, b) for a, b in pairs if groups[a].difference(groups[b], read).low > 0]
     parts = [f"{label} score: {len(apart)} of {len(groups) * (len(groups) - 1) // 2} pairs"]
     for sign, order in _ORDERS.items():
-        if pairs := [pair for pair in apart if _paper_sign(pair, column) == sign]:
-            parts.append(f"{order} {', '.join(' above '.join(pair) for pair in pairs)}")
+        if own := [
+            (a, b) for a, b in apart if np.sign(PAPER[a][column] - PAPER[b][column]) == sign
+        ]:
+            parts.append(f"{order} {', '.join(' above '.join(pair) for pair in own)}")
     return "; ".join(parts)
-
-
-def _paper_sign(pair: tuple[str, str], column: int) -> float:
-    return float(np.sign(PAPER[pair[0]][column] - PAPER[pair[1]][column]))
-
-
-def _gap(pair: tuple[str, str], groups: Mapping[str, Group], label: str) -> Measured:
-    """Return how much higher the first of two methods scores."""
-    higher, lower = (groups[name] for name in pair)
-    return higher.difference(lower, f"metrics/{SCORES[label]}")
 
 
 def latents_in_use(network: Network) -> int:

@@ -52,7 +52,9 @@ def describe(model: FittedModel) -> Numbers:
     return {
         "continuous": _changed_by_codes(model, digits, codes),
         "categories": _digits_of_categories(model, digits, codes[:_STARTS]),
-        "noise": _changed_by_noise(model, digits, codes),
+        "noise": _changed(  # as the noise varies, fig. 26
+            np.stack([digits.classify(_vary_noise(model, code)) for code in codes])
+        ),
         PICTURES: {
             "traversals": encode_png(model.traverse(digits.images[chosen[:1]], steps=COLUMNS)),
             "noise": encode_png(
@@ -74,11 +76,6 @@ def _changed(shown: NDArray[np.int64]) -> float:
     """Return the share of images that do not show the commonest digit of their row (n, columns)."""
     commonest = [np.bincount(row).max() for row in shown]
     return float(1 - np.sum(commonest) / shown.size)
-
-
-def _changed_by_noise(model: FittedModel, digits: Digits, codes: Array) -> float:
-    """Return how often the digit changes as the noise varies.  [Kim2018] fig. 26."""
-    return _changed(np.stack([digits.classify(_vary_noise(model, code)) for code in codes]))
 
 
 def _changed_by_codes(model: FittedModel, digits: Digits, codes: Array) -> float:
