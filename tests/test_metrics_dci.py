@@ -9,10 +9,8 @@ from sklearn.tree import DecisionTreeRegressor
 from lattice_tables import blurred, identity, kinds
 from plain_splits import UNEVEN, categories, halves, scaled
 from unweave.metrics import dci
-from unweave.metrics.purity import purities, purity
-from unweave.metrics.trees import bins
-from unweave.metrics.trees.bins import bin_codes
-from unweave.metrics.trees.boosting import boost, grow
+from unweave.metrics.dci import purities, purity
+from unweave.metrics.trees.boosting import BINS, bin_codes, boost, grow
 
 
 def entangled(rows, sizes, dims, rng):
@@ -108,7 +106,7 @@ def test_equal_values_are_in_the_same_bin():
     assert set(codes[zeros, 0]) == {0.0}
     assert not got.divisible[0, 0]
     assert got.divisible[0, 1]
-    assert got.slots.shape[2] < 3000 / bins.BINS + 20
+    assert got.slots.shape[2] < 3000 / BINS + 20
 
 
 def entropic(matrix):

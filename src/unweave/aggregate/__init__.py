@@ -1,11 +1,13 @@
 """The aggregate posterior q(z): estimators, divergences and the decomposition of the rate."""
 
-from unweave.aggregate.blocks import log_aggregate as log_aggregate
 from unweave.aggregate.decompose import (
     Decomposition as Decomposition,
+    Summary as Summary,
     decompose as decompose,
     decompose_exactly as decompose_exactly,
     decompose_log_probs as decompose_log_probs,
+    log_aggregate as log_aggregate,
+    summarise as summarise,
 )
 from unweave.aggregate.divergences import (
     CovariancePenalty as CovariancePenalty,
@@ -33,4 +35,3 @@ from unweave.aggregate.kernels import (
     kernel_constants as kernel_constants,
     mmd as mmd,
 )
-from unweave.aggregate.summary import Summary as Summary, summarise as summarise

@@ -24,8 +24,8 @@ from unweave.data import (
     from_array,
     read_like,
 )
-from unweave.data.files.detect import from_path
 from unweave.data.files.new_observations import arrange_like
+from unweave.data.sources import from_path
 from unweave.data.splits import split_of
 from unweave.evaluation.notebook import model_html
 from unweave.evaluation.source import DataSource, check_not_a_name, open_like

@@ -30,10 +30,10 @@ from unweave.data import (
     from_array,
 )
 from unweave.data.files.array_file import TableFile, open_array_file
-from unweave.data.files.detect import from_path
 from unweave.data.files.new_observations import arrange_like
 from unweave.data.files.tables import join_columns
 from unweave.data.scaling import BYTES
+from unweave.data.sources import from_path
 from unweave.data.splits import AnySplit, available_splits, split_of, with_split
 from unweave.training.store import DataRecord
 

@@ -8,8 +8,7 @@ from unweave.core.noise import Noise
 from unweave.core.rows import rowwise
 from unweave.latents import Distribution, Latent, Posterior
 from unweave.likelihoods import Likelihood, Observation
-from unweave.models.model import Model, as_float32
-from unweave.models.observe import observe
+from unweave.models.model import Model, as_float32, observe
 from unweave.networks import Network, Shape
 
 

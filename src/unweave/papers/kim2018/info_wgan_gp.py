@@ -11,7 +11,6 @@ from unweave.evaluation.model import FittedModel
 from unweave.evaluation.monitor import Measure
 from unweave.metrics import evaluate
 from unweave.papers.esmaeili2019.table2 import counts_by_factor, shared_information
-from unweave.papers.kim2018.drawings import below_claim, draw_losses
 from unweave.papers.kim2018.methods import (
     COLUMNS,
     HIGGINS,
@@ -19,8 +18,10 @@ from unweave.papers.kim2018.methods import (
     OURS,
     ROWS,
     SCORES,
+    below_claim,
     best_of_all,
     by_weight,
+    draw_losses,
     label,
     result_of,
     runs_of,

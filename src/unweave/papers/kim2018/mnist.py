@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from unweave.evaluation.model import Array, FittedModel
 from unweave.evaluation.monitor import Measure
 from unweave.papers.esmaeili2019.digits import Digits, digits_of
-from unweave.papers.kim2018.drawings import draw_lines, draw_losses
+from unweave.papers.kim2018.methods import draw_lines, draw_losses
 from unweave.presets import preset
 from unweave.studies.drawing import panels
 from unweave.studies.images import draw_pictures, encode_png

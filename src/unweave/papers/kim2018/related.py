@@ -2,12 +2,14 @@
 
 from functools import partial
 
-from unweave.papers.kim2018.drawings import below_claim, draw_trade_off, draw_training
 from unweave.papers.kim2018.methods import (
     MEASURES,
     OURS,
+    below_claim,
     best_of_all,
     describe_vae,
+    draw_trade_off,
+    draw_training,
     result_of,
     runs_of,
     setting_of,

@@ -12,17 +12,6 @@ from scipy import stats
 from unweave.evaluation.model import chosen_rows
 from unweave.metrics import beta_vae_score, factor_vae_score
 from unweave.metrics.studies import Sensitivity, sensitivity
-from unweave.papers.kim2018.drawings import (
-    curves_of,
-    draw_curves,
-    draw_samples,
-    draw_trade_off,
-    draw_training,
-    draw_traversals,
-    labelled,
-    likelihood_claim,
-    stated_claim,
-)
 from unweave.papers.kim2018.methods import (
     ACCURACY,
     CRITIC_TC,
@@ -37,9 +26,18 @@ from unweave.papers.kim2018.methods import (
     TRUE_TC,
     best_group,
     by_weight,
+    curves_of,
+    draw_curves,
+    draw_samples,
+    draw_trade_off,
+    draw_training,
+    draw_traversals,
     label,
+    labelled,
+    likelihood_claim,
     result_of,
     setting_of,
+    stated_claim,
 )
 from unweave.papers.kim2018.shapes2d import CODES, EDGES, STUDY
 from unweave.studies.drawing import (

@@ -5,7 +5,6 @@ from functools import partial
 
 import numpy as np
 
-from unweave.papers.kim2018.drawings import draw_samples, draw_trade_off, draw_traversals
 from unweave.papers.kim2018.methods import (
     DISTORTION,
     LIKELIHOODS,
@@ -15,6 +14,9 @@ from unweave.papers.kim2018.methods import (
     PARTICLES,
     best_of_all,
     describe_vae,
+    draw_samples,
+    draw_trade_off,
+    draw_traversals,
     label,
     result_of,
     runs_of,
