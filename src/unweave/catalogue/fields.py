@@ -106,7 +106,6 @@ def _bounds(marks: list[Any]) -> str:
 
 
 def _default(value: object) -> str:
-    """Write a default as on the command line."""
     if value is dataclasses.MISSING:
         return "required"
     if value is None:

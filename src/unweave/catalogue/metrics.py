@@ -82,7 +82,6 @@ def names() -> list[str]:
 
 
 def _argument(arguments: str, name: str) -> str:
-    """Return what the documentation says about an argument."""
     found = re.search(rf"^    {name}: (.*(?:\n {{8,}}.*)*)", arguments, re.MULTILINE)
     return found[1] if found else ""
 
@@ -108,7 +107,6 @@ def section(metric: Metric) -> str:
 
 
 def _options(metric: Metric) -> list[str]:
-    """Return the metric's own options."""
     shared = {"codes", "factors", "protocol", *SHARED_ARGUMENTS}
     return [name for name in inspect.signature(metric.compute).parameters if name not in shared]
 

@@ -123,13 +123,11 @@ def _spans(points: NDArray[Any], same_scale: bool) -> tuple[Span, Span]:
 
 
 def _place(a: float, b: float, x: Span, y: Span) -> tuple[float, float]:
-    """Return the pixel of a point."""
     across = _LEFT + _SIDE * (a - x[0]) / (x[1] - x[0])
     return across, _TOP + _SIDE * (y[1] - b) / (y[1] - y[0])
 
 
 def _axes(canvas: Image.Image, spans: tuple[Span, Span], names: tuple[str, str]) -> None:
-    """Draw a frame with ticks and the names of both axes."""
     draw, (x, y) = ImageDraw.Draw(canvas), spans
     right, bottom = _LEFT + _SIDE, _TOP + _SIDE
     for value, text in ticks(x).items():

@@ -72,5 +72,4 @@ def on_split(data: AnyData, name: str) -> AnyData:
 
 
 def _selection_splits(data: Selected) -> list[str]:
-    """Return the splits that the selections take."""
     return [str(split) for each in data.select if (split := getattr(each, "split", None))]

@@ -383,7 +383,6 @@ def describe(
 
 
 def _describe_encoded(encoded: EncodedModel, samples: int, seed: int) -> dict[str, Score]:
-    """Score the codes and posteriors of a model."""
     _, model, index, q = encoded
     latent = model.run.latent
     summary = model.summarise(q, samples, seed)

@@ -292,24 +292,15 @@ def _held_out_lines(outcomes: Sequence[Outcome]) -> list[str]:
     ]
 
 
-class Callback:
+class Callback(Silent):
     """Progress that calls a function with the step and a log row for each lane."""
 
     def __init__(self, function: Callable[[int, Sequence[Row]], object]) -> None:
         self.function = function
 
-    def begin(self, runs: Sequence[Run], step: int) -> None:
-        """Do nothing."""
-
     def advance(self, step: int, rows: Sequence[Row]) -> None:
         """Call the function."""
         self.function(step, rows)
-
-    def broke(self, run: Run, failure: Row) -> None:
-        """Do nothing."""
-
-    def end(self) -> None:
-        """Do nothing."""
 
 
 def _as_progress(progress: AnyProgress, console: PlainConsole) -> Progress:
@@ -401,6 +392,5 @@ def _place(name: str, value: object) -> str:
 
 
 def _call(part: str, cls: type, arguments: str = "") -> str:
-    """Write the call that makes a part."""
     home = "uw.likelihoods." if part == "likelihood" else "uw."
     return f"{home}{cls.__name__}({arguments})"

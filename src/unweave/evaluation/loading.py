@@ -107,7 +107,6 @@ def loader_like(model: FittedModel) -> Callable[[Path], FittedModel]:
 
 
 def _load(path: str | Path, finder: SourceFinder, network: Network | None) -> FittedModel:
-    """Read a run, and find the source of its data."""
     outcome, record, folder = _read_trained(Path(path), network)
     run = outcome.run
     if finder.split in ("validation", "test") and takes_all(run.data):

@@ -192,13 +192,11 @@ def _start(measure: Measure, lanes: Lanes) -> Callable[[], list[Row]]:
 
 
 def _stacked(lanes: Lanes) -> StackedModels:
-    """Return the networks of the lanes, which share their state."""
     weights = {**lanes.state.parameters, **lanes.state.buffers}
     return StackedModels(copy.deepcopy(lanes.nets).eval(), weights)
 
 
 def _models(lanes: Lanes) -> list[FittedModel]:
-    """Return the lanes as models, which share their state."""
     nets, weights = (stacked := _stacked(lanes)).nets, stacked.weights
     return [
         FittedModel(

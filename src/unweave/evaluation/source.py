@@ -234,12 +234,10 @@ def _array_settings(source: Data, schema: Schema) -> dict[str, Any]:
 
 
 def _source_of(data: Data) -> Data:
-    """Return the data that a selection or pairs are made of."""
     return _source_of(data.source) if isinstance(data, (Selected, Paired)) else data
 
 
 def _with_source(data: Data, source: Data) -> Data:
-    """Return the same selection or pairs of another source."""
     if isinstance(data, (Selected, Paired)):
         inner = cast(SourceData, _with_source(data.source, source))
         return cast(Data, dataclasses.replace(data, source=inner))

@@ -93,7 +93,6 @@ class StoredRun:
         return changed, files, self._trained
 
     def _files(self) -> Hashable:
-        """Return names, times and sizes of the files."""
         with os.scandir(self.key) as entries:
             return frozenset(_facts(entry) for entry in entries)
 

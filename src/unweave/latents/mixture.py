@@ -29,7 +29,6 @@ _NODES = {1: 4096, 2: 512}  # grid nodes for each column
 
 
 def _as_lists(value: Any) -> Any:
-    """Turn arrays and tensors into nested lists."""
     return value.tolist() if hasattr(value, "tolist") else value
 
 

@@ -129,7 +129,6 @@ def _fit_boosting(rows: Split, task: tuple[int, np.random.Generator]) -> tuple[i
 
 
 def _fit_forest(rows: Split, task: tuple[int, np.random.Generator]) -> tuple[int, _Fit]:
-    """Fit ten trees to bootstrap samples."""
     k, rng = task
     least = rows.train_values[:, k].min()  # subtracted, which keeps integers exact
     v, other = rows.train_values[:, k] - least, rows.test_values[:, k] - least
@@ -142,7 +141,6 @@ def _fit_forest(rows: Split, task: tuple[int, np.random.Generator]) -> tuple[int
 
 
 def _fit_lassos(rows: Split, scored: list[int]) -> dict[int, _Fit]:
-    """Regress standardised factors on standardised codes."""
     z, other = standardise(rows.train, rows.test)
     v, truth = standardise(rows.train_values, rows.test_values)
     w = lasso(z.T @ z / len(z), z.T @ v / len(z), 0.02)

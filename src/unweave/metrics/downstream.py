@@ -89,7 +89,6 @@ def downstream(
 
 
 def _accuracy(rows: Split, task: tuple[str, int, int, np.random.Generator]) -> float:
-    """Compute the accuracy of a predictor of factor k that is trained on n labels."""
     name, n, k, rng = task
     v, truth = rows.train_factors[:n, k], rows.test_factors[:, k]
     return float((_PREDICTORS[name](rows.train[:n], v, rows.test, rng) == truth).mean())

@@ -106,7 +106,6 @@ _Predict = Callable[[Floats, Ints, Floats], Floats]  # of training codes, labels
 
 
 def _mean_areas(rows: Split, predict: _Predict, k: int) -> tuple[float, float]:
-    """Compute the mean areas of factor k on the training rows and on the test rows."""
     v, truth = rows.train_factors[:, k], rows.test_factors[:, k]
     classes, labels = np.unique(v, return_inverse=True)
     if not len(rows.active) or len(classes) == 1:

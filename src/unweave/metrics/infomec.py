@@ -227,7 +227,6 @@ def _explicitness(inputs: Inputs, rows: Ints, k: int) -> float:
 
 
 def _active(inputs: Inputs, protocol: str, threshold: float | None) -> Bools:
-    """Return a mask (D,) of the active codes."""
     extent = np.ptp(inputs.codes, axis=0)
     width, share = extent, 1 / 8
     if protocol == "hsu2024":

@@ -101,5 +101,4 @@ def _varied_factors(table: Table) -> Bools:
 
 
 def _continuous_codes(table: Table) -> Ints:
-    """Return the indices of the codes that are not categories."""
     return np.flatnonzero(~as_mask("discrete", table.discrete, table.codes.shape[1]))

@@ -313,7 +313,6 @@ def evaluate(
 
 
 def _check_options(options: Mapping[str, object]) -> None:
-    """Raise if an option is not one of every metric."""
     others = [name for name in options if name not in MetricOptions.__annotations__]
     if others:
         raise TypeError(
@@ -390,7 +389,6 @@ def find_metrics(choice: MetricChoice) -> dict[str, Metric]:
 
 
 def _metrics_from_function(function: Callable[..., Score | float]) -> dict[str, Metric]:
-    """Make metrics of a user's function of codes and factors."""
     if not callable(function):
         raise TypeError(
             f"expected a metric as a name, a function or a Metric, got {function!r}: give 'mig' "

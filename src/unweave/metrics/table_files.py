@@ -189,7 +189,6 @@ def _join(
 
 
 def _taken(column: LabelColumn, rows: Array) -> LabelColumn:
-    """Return the labels of some rows."""
     values = np.zeros(len(column.known), column.values.dtype)
     values[column.known] = column.values
     known = column.known[rows]

@@ -79,7 +79,6 @@ class InfoGANModel(Model):
 
     @rowwise
     def _outputs(self, x: Tensor) -> tuple[Tensor, Tensor]:
-        """Compute the outputs of the critic and of the recogniser."""
         features = self.critic.trunk(x)
         return self.critic.from_features(features), as_float32(self.recogniser(features))
 

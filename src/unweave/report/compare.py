@@ -67,7 +67,6 @@ def render_comparison(comparison: Comparison) -> str:
 
 
 def _section(section: Section, level: float) -> dict[str, Any]:
-    """Return the tables and charts of one dataset."""
     contrasts = {each.quantity: each for each in section.contrasts}
     styles = [series_style(n, len(section.groups)) for n in range(len(section.groups))]
     return {

@@ -206,7 +206,6 @@ def _small(span: Span, top: float) -> Plot:
 
 
 def _class_ticks(count: int) -> dict[float, str]:
-    """Return labels for evenly spaced classes, at most ten."""
     return {float(c): str(c) for c in range(0, count, -(-count // 10))}
 
 

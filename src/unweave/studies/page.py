@@ -270,7 +270,6 @@ def _facts_path(reproduction: Reproduction, out: Path) -> Path:
 
 
 def _facts(reproduction: Reproduction, out: Path) -> dict[str, Any]:
-    """Read the facts of a figure; raise a ValueError that names the file if it is damaged."""
     path = _facts_path(reproduction, out)
     try:
         facts = check_form(_FigureFacts, json.loads(path.read_bytes().decode()))

@@ -308,7 +308,6 @@ def _train_missing(workspace: Workspace, study: Study, runs: Sequence[Run], path
 
 
 def _job(workspace: Workspace, study: Study, group: Sequence[Run], datasets: Datasets) -> Job:
-    """Prepare to train networks side by side."""
     task = Task(
         runs=tuple(group),
         store=str(workspace.store.root.absolute()),
@@ -329,7 +328,6 @@ def _store(
     seconds: float,
     datasets: Datasets,
 ) -> None:
-    """Describe trained networks, and add them to the results of the study."""
     if not runs:
         return
     outcomes, device = trained.outcomes, trained.device or workspace.device.type
@@ -361,7 +359,6 @@ def _groups(runs: Sequence[Run], most: int, failed: Collection[str]) -> Iterator
 
 
 def _steps(workspace: Workspace, run: Run) -> int:
-    """Return the step that a run has reached in the store."""
     return workspace.store.folder(run).reached(run.steps)
 
 
@@ -407,7 +404,6 @@ def _columns(rows: Sequence[Row]) -> dict[str, list[float | None]]:
 
 
 def _report_missing(workspace: Workspace, results: Results, seconds: float) -> None:
-    """Print how many networks are missing, how far they are, and how long they would take."""
     study, missing = results.study, results.missing
     if not missing:
         return

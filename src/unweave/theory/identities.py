@@ -358,7 +358,6 @@ def double(model: FittedModel) -> VAE:
 def _subject(
     model: FittedModel | VAE, x: Numbers | None, noise: Noise | None
 ) -> tuple[VAE, Tensor, Noise]:
-    """Return networks, observations and noise."""
     if isinstance(model, VAE):
         if x is None:
             raise ValueError("expected observations x with a bare VAE, got none; give x")

@@ -232,7 +232,6 @@ def _as_device(name: torch.device | str) -> torch.device:
 
 
 def _reject_text(file: ArrayFile, rows: Rows, columns: Sequence[str]) -> None:
-    """Reject columns of text."""
     if rows.dtype != object:
         return
     first = rows.read(0, 1)[0]

@@ -75,7 +75,6 @@ def read_labels(
 
 
 def _csv_files(folder: Path) -> list[Path]:
-    """Return the CSV files in a folder, sorted by name."""
     return sorted(
         path
         for path in folder.iterdir()

@@ -151,7 +151,6 @@ class ParquetFile:
 
     @cached_property
     def _types(self) -> dict[str, str]:
-        """The names and types of the columns."""
         with reading_arrays(str(self.path)):
             schema = self._open().schema_arrow
             _distinct(schema.names, self.path)
@@ -280,7 +279,6 @@ class CsvFile:
 
     @cached_property
     def _parsed(self) -> dict[str, Array]:
-        """The values of columns that have been parsed."""
         return {}
 
     @cached_property
@@ -310,7 +308,6 @@ class CsvFile:
 
     @cached_property
     def _table(self) -> CsvText:
-        """The names of the columns and the lines of values."""
         if (size := self.path.stat().st_size) > MOST:
             raise ValueError(
                 f"expected a CSV file of at most {MOST:,} bytes, got {self.path} of {size:,}: save "
@@ -413,7 +410,6 @@ def _missing_text(missing: dict[str, Array]) -> str:
 
 
 def _distinct(names: list[str], path: Path) -> list[str]:
-    """Return the names of columns after checking that they are distinct."""
     if twice := [name for name, count in Counter(names).items() if count > 1]:
         raise ValueError(
             f"expected columns with distinct names in {path}, got {', '.join(twice)} more than "

@@ -126,7 +126,6 @@ def _scene(scenery: Scenery, device: torch.device, draw: Draw, paint: Paint) -> 
 
 
 def _word_type(side: int) -> torch.dtype:
-    """Return the type that painters use for images of a side."""
     return torch.int64 if side % 8 == 0 else torch.uint8
 
 

@@ -202,7 +202,6 @@ def claims_of(by_term: dict[str, list[Terms]], most: float) -> tuple[Claim, ...]
 
 
 def _over(terms: Sequence[Terms], name: str) -> Measured:
-    """Return the mean and the range over seeds."""
     return range_interval([getattr(each, name) for each in terms])
 
 

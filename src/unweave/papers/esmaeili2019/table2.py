@@ -158,7 +158,6 @@ def above_zero(differences: Iterable[Measured]) -> dict[str, bool]:
 
 
 def _scores_claim(name: str, group: Group) -> Claim:
-    """Judge one row of the table."""
     parts, within = [], []
     for (label, metric), stated in zip(SCORES.items(), PAPER[name], strict=True):
         values, mean = group.values(f"metrics/{metric}"), group.mean(f"metrics/{metric}")
@@ -193,7 +192,6 @@ def latents_in_use(network: Network) -> int:
 
 
 def _table(groups: Mapping[str, Group]) -> str:
-    """Return the paper's numbers beside ours, in Markdown."""
     head = [
         "method", "networks", "FactorVAE: paper", "ours", "Eastwood: paper", "ours",
         "latents in use", "reconstruction", "rate", "I(x; z)", "TC", "TC between groups",
