@@ -62,38 +62,25 @@ class Fields(TypedDict, total=False):
     steps: int
 
 
-@overload
-def fit(
-    data: Any,
-    *,
-    seed: int = ...,
-    device: str = ...,
-    store: str | Path | None = ...,
-    progress: AnyProgress = ...,
-    split: AnySplit | None = ...,
-    precision: Precision = ...,
-    measure: Measure | Sequence[Measure] | None = ...,
-    on: Executor | None = ...,
-    retry_failed: bool = ...,
-    **fields: Unpack[Fields],
-) -> FittedModel: ...
+class Options(Fields, total=False):
+    """All that `fit` takes beside the data and the seed."""
+
+    device: str
+    store: str | Path | None
+    progress: AnyProgress
+    split: AnySplit | None
+    precision: Precision
+    measure: Measure | Sequence[Measure] | None
+    on: Executor | None
+    retry_failed: bool
 
 
 @overload
-def fit(
-    data: Any,
-    *,
-    seed: Iterable[int],
-    device: str = ...,
-    store: str | Path | None = ...,
-    progress: AnyProgress = ...,
-    split: AnySplit | None = ...,
-    precision: Precision = ...,
-    measure: Measure | Sequence[Measure] | None = ...,
-    on: Executor | None = ...,
-    retry_failed: bool = ...,
-    **fields: Unpack[Fields],
-) -> list[FittedModel]: ...
+def fit(data: Any, *, seed: int = ..., **options: Unpack[Options]) -> FittedModel: ...
+
+
+@overload
+def fit(data: Any, *, seed: Iterable[int], **options: Unpack[Options]) -> list[FittedModel]: ...
 
 
 def fit(
