@@ -167,16 +167,11 @@ def result_of(
     precisions = Counter(names[network.cost["precision"]] for network in results.networks)
     precision = " and ".join(f"{name} ({count} networks)" for name, count in precisions.items())
     return texts.result(
-        {"": drawing},
-        claims,
-        noticed=noticed,
-        there=len(results.networks),
-        planned=len(results.study.runs),
-        counts="; ".join(counts),
+        {"": drawing}, claims, noticed=noticed, there=len(results.networks),
+        planned=len(results.study.runs), counts="; ".join(counts),
         precision=precision if len(precisions) > 1 else next(iter(precisions), "–"),
-        seeds=results.seeds,
-        **values,
-    )
+        seeds=results.seeds, **values,
+    )  # fmt: skip
 
 
 STYLES = {  # colour and marker

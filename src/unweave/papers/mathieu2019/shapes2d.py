@@ -169,15 +169,11 @@ def fig2(workspace: Workspace, results: Results) -> Result:
         counts += [f"{_NAMES[prior]} {each}"] if own else []
     failed = sum(network.failure is not None for network in results.networks)
     return _TEXTS.result(
-        {"": _draw(groups, results), "traversals": _draw_traversals(groups)},
-        claims_of(results),
-        there=len(results.networks),
-        planned=len(results.study.runs),
+        {"": _draw(groups, results), "traversals": _draw_traversals(groups)}, claims_of(results),
+        there=len(results.networks), planned=len(results.study.runs),
         failed=f", {failed} of which failed" if failed else "",
-        counts="; ".join(counts) or "none yet",
-        seeds=results.seeds,
-        latents=LATENTS,
-    )
+        counts="; ".join(counts) or "none yet", seeds=results.seeds, latents=LATENTS,
+    )  # fmt: skip
 
 
 def claims_of(results: Results) -> tuple[Claim, ...]:

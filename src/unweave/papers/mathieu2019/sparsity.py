@@ -112,13 +112,10 @@ def fig4(workspace: Workspace, results: Results) -> Result:
     failed = sum(network.failure is not None for network in results.networks)
     return _TEXTS.result(
         {"": _draw(groups), "codes": _draw_codes(groups), "traversals": _draw_traversals(groups)},
-        claims_of(results),
-        there=len(results.networks),
-        planned=len(results.study.runs),
-        failed=f", {failed} of which failed" if failed else "",
-        latents=LATENTS,
+        claims_of(results), there=len(results.networks), planned=len(results.study.runs),
+        failed=f", {failed} of which failed" if failed else "", latents=LATENTS,
         seeds=results.seeds,
-    )
+    )  # fmt: skip
 
 
 def claims_of(results: Results) -> tuple[Claim, ...]:

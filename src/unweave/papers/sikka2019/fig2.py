@@ -37,19 +37,12 @@ def fig2(workspace: Workspace, results: Results) -> Result:
     return _TEXTS.result(
         {"": _draw(numbers, closed)},
         [*deep.claims_of(numbers, "2", "sec. V"), theory_claim(numbers, closed)],
-        **SWEEP.texts(numbers),
-        fresh_tie=deep.extremum(betas, deep.curves(fresh, "tie"), False),
-        fresh_elbo=deep.extremum(betas, deep.curves(fresh, "elbo"), True),
-        first=shown[0],
-        first_beta=betas[0],
-        top=shown.max(),
-        top_beta=betas[int(shown.argmax())],
-        printed=deep.curves(numbers, "printed")[at].mean(),
-        tie=tie[at],
-        beta=betas[at],
-        mie=mie.min(),
-        mie_beta=betas[int(mie.argmin())],
-    )
+        **SWEEP.texts(numbers), fresh_tie=deep.extremum(betas, deep.curves(fresh, "tie"), False),
+        fresh_elbo=deep.extremum(betas, deep.curves(fresh, "elbo"), True), first=shown[0],
+        first_beta=betas[0], top=shown.max(), top_beta=betas[int(shown.argmax())],
+        printed=deep.curves(numbers, "printed")[at].mean(), tie=tie[at], beta=betas[at],
+        mie=mie.min(), mie_beta=betas[int(mie.argmin())],
+    )  # fmt: skip
 
 
 def study() -> Study:
