@@ -225,9 +225,8 @@ def _group(name: str, settings: dict[str, Any], runs: Sequence[ComparedRun], see
     encoded = [(run, run.table) for run in by_seed if run.table is not None]
     if len(encoded) < 2 or len({len(table) for _, table in encoded}) > 1:
         return RunGroup(name, settings, by_seed)
-    scores = udr(
-        [table.codes for _, table in encoded], kl=[_kl(table) for _, table in encoded], seed=seed
-    )
+    kl = [np.full(t.codes.shape[1], np.inf) if t.kl is None else t.kl for _, t in encoded]
+    scores = udr([table.codes for _, table in encoded], kl=kl, seed=seed)
     # The model that agrees most with the others comes first: its latents name the rest.
     order = sorted(range(len(encoded)), key=lambda n: -scores[n].value)
     active = [_active(encoded[n][1]) for n in order]
@@ -245,10 +244,6 @@ def _group(name: str, settings: dict[str, Any], runs: Sequence[ComparedRun], see
     return RunGroup(
         name, settings, by_seed, tuple(run for run, _ in encoded), tuple(scores), tuple(latents)
     )
-
-
-def _kl(table: Table) -> Any:
-    return np.full(table.codes.shape[1], np.inf) if table.kl is None else table.kl
 
 
 def _active(table: Table) -> Any:

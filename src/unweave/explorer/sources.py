@@ -130,15 +130,13 @@ class StoredRuns:
 
     def __call__(self) -> list[RunSource]:
         """List the runs as they are now."""
-        found = ((name, self._known.get(name) or self._opened(name)) for name in self._names())
+        try:
+            names = os.listdir(self.root)
+        except FileNotFoundError:  # training will make the store
+            names = []
+        found = ((name, self._known.get(name) or self._opened(name)) for name in names)
         self._known = {name: run for name, run in found if run}
         return [run for _, run in sorted(self._known.values(), key=itemgetter(0))]
-
-    def _names(self) -> list[str]:
-        try:
-            return os.listdir(self.root)
-        except FileNotFoundError:  # training will make the store
-            return []
 
     def _opened(self, name: str) -> tuple[float, StoredRun] | None:
         """Return a run and when it was begun, or None if the folder has no run.

@@ -301,7 +301,9 @@ def _groups(best: BestVariables, table: Table) -> list[tuple[float, NDArray[np.b
     """
     values = table.factors[:, best.column]
     if not table.continuous_mask[best.column]:
-        return [(_factor_value(best.factor, int(v)), values == v) for v in np.unique(values)]
+        known = None if best.factor.kind == "categorical" else best.factor.values
+        # A category has only a position on the axis.
+        return [(known[int(v)] if known else float(v), values == v) for v in np.unique(values)]
     edges = np.unique(np.quantile(values, np.arange(1, _VALUES) / _VALUES))
     bins = np.searchsorted(edges, values, "right")
     return [(float(values[bins == n].mean()), bins == n) for n in np.unique(bins)]
@@ -316,13 +318,6 @@ def _trace(plot: Plot, xs: list[float], trace: Trace, style: str, apart: bool) -
         return [*bars, plot.dots(xs, means, style)]
     dots = [plot.dots(xs, means, style)] if len(xs) <= 20 else []
     return [plot.area(xs, low, high, f"{style} band"), plot.line(xs, means, style), *dots]
-
-
-def _factor_value(factor: Factor, value: int) -> float:
-    """Return the value of a class; a category has only a position on the axis."""
-    if factor.values is None or factor.kind == "categorical":
-        return float(value)
-    return factor.values[value]
 
 
 def _factor_ticks(factor: Factor, xs: list[float]) -> dict[float, str]:
