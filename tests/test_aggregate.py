@@ -1,6 +1,7 @@
 """Estimators of q(z) against brute force and against the whole data set."""
 
 import math
+from importlib import import_module
 
 import pytest
 import torch
@@ -8,7 +9,6 @@ import torch
 import unweave as uw
 from datasets import LATENTS, nets_and_batch, prior, small_run
 from unweave.aggregate import (
-    blocks,
     decompose,
     decompose_exactly,
     estimate,
@@ -149,8 +149,10 @@ def test_summary_agrees_with_the_linear_gaussian_dataset():
 
 @pytest.mark.parametrize("latent", LATENTS)
 def test_the_aggregate_in_blocks_is_that_of_the_whole_table(latent, monkeypatch):
-    monkeypatch.setitem(blocks._AT_ONCE, "cpu", 7 * 5 * len(latent.nodes))
-    monkeypatch.setitem(blocks._SAMPLES, "cpu", 5)
+    monkeypatch.setitem(
+        import_module("unweave.aggregate.decompose")._AT_ONCE, "cpu", 7 * 5 * len(latent.nodes)
+    )
+    monkeypatch.setitem(import_module("unweave.aggregate.decompose")._SAMPLES, "cpu", 5)
     raw = Noise(0).normal((23, latent.outputs), "raw", torch.float64)
     q = latent.posterior(raw)
     z = rows(q, torch.arange(12)).rsample(Noise(1))

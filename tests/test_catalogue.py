@@ -8,7 +8,7 @@ from typing import get_type_hints
 
 import pytest
 
-from unweave.catalogue import fields, meanings, methods, metrics
+from unweave.catalogue import fields, methods, metrics
 from unweave.core.assignments import override
 from unweave.core.parts import source_hash
 from unweave.core.spec import flat_members, members, spec, to_json
@@ -54,8 +54,8 @@ def test_a_string_below_a_field_is_its_meaning():
         in metres."""
         other: int = 4
 
-    assert meanings.meaning(Own, "width") == "How wide it is, in metres."
-    assert meanings.meaning(Own, "other") == ""
+    assert fields.meaning(Own, "width") == "How wide it is, in metres."
+    assert fields.meaning(Own, "other") == ""
 
 
 def test_the_meaning_of_a_field_is_no_part_of_the_code(tmp_path, monkeypatch):
@@ -66,7 +66,7 @@ def test_the_meaning_of_a_field_is_no_part_of_the_code(tmp_path, monkeypatch):
     (tmp_path / "told_part.py").write_text(code + '    """How wide it is."""\n')
     silent, told = (importlib.import_module(name).Own for name in ("silent_part", "told_part"))
     assert source_hash(silent) == source_hash(told)
-    assert meanings.meaning(told, "width") == "How wide it is."
+    assert fields.meaning(told, "width") == "How wide it is."
 
 
 def test_the_listed_defaults_are_those_of_a_run():

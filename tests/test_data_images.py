@@ -14,8 +14,8 @@ from byte_images import BYTES, everything
 from datasets import CPU
 from unweave.catalogue.preview import preview_sheet
 from unweave.data import Folder, StreamedDataset
-from unweave.data.files.detect import from_path
 from unweave.data.files.images import page_axes
+from unweave.data.sources import from_path
 
 rng = np.random.default_rng(0)
 CELLS = rng.integers(200, 3000, (6, 20, 24)).astype(np.uint16)

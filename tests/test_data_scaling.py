@@ -9,8 +9,7 @@ import torch
 from byte_images import everything
 from datasets import CPU
 from unweave.data import Arrays, Schema, from_array, read_like
-from unweave.data.files import rows as row_sources
-from unweave.data.files import statistics
+from unweave.data.files import rows as row_sources, statistics
 from unweave.data.files.rows import InMemoryRows
 from unweave.data.files.statistics import moments, order_statistics, percentiles
 from unweave.data.random_split import split_rows

@@ -19,8 +19,7 @@ from datasets import CPU
 from published_files import WRITERS
 from unweave.core.spec import from_json, members, to_json
 from unweave.data import Data, HeldOut, Published, PublishedSpec, Selected
-from unweave.data.published import datasets as published_datasets
-from unweave.data.published import formats
+from unweave.data.published import datasets as published_datasets, formats
 from unweave.data.random_split import split_rows
 from unweave.training.overrides import runs_from
 

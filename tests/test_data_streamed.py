@@ -13,8 +13,7 @@ import unweave as uw
 from byte_images import everything
 from datasets import CPU, SMALL
 from unweave.data import Arrays, Selected, StreamedDataset, Subset, from_array
-from unweave.data.files import rows
-from unweave.data.files import streaming as streamed
+from unweave.data.files import rows, streaming as streamed
 from unweave.data.random_split import PERCENT, split_rows
 from unweave.data.scaling import BYTES
 from unweave.training import train

@@ -7,8 +7,7 @@ import torch
 
 import unweave as uw
 from datasets import CPU, CRITIC, DATASET, SMALL, small_run
-from unweave.training import Lanes, loop, train, weights
-from unweave.training import compile as compiled
+from unweave.training import Lanes, compile as compiled, loop, train, weights
 from unweave.training.engine import Engine
 from unweave.training.precision import check_precision, half_precision, matmul_precision
 from unweave.training.store import Store

@@ -16,10 +16,8 @@ from datasets import CRITIC, MIXED, SMALL
 from unweave.cli import score_output
 from unweave.data.dataset import ArrayDataset
 from unweave.data.synthetic.shapes2d import SpriteDataset
-from unweave.evaluation import evaluate as evaluation
-from unweave.evaluation import stacked
-from unweave.metrics import UNSUPERVISED, Score, Scores
-from unweave.metrics import evaluate as evaluate_table
+from unweave.evaluation import evaluate as evaluation, stacked
+from unweave.metrics import UNSUPERVISED, Score, Scores, evaluate as evaluate_table
 
 OTHER = dataclasses.replace(SMALL, positions=4)
 FIELDS = dict(network=uw.MLP((16,)), latent=uw.Gaussian(3), batch_size=16, steps=4, progress=False)

@@ -22,8 +22,7 @@ from bundles import ReadBundle
 from datasets import SMALL
 from explorer_app import Page, install_app
 from stored_files import stored_scores
-from unweave.explorer import explore as explore_module
-from unweave.explorer import share as share_module
+from unweave.explorer import explore as explore_module, share as share_module
 from unweave.explorer.explore import InlinePage
 from unweave.explorer.model_data import model_bundle
 from unweave.training.store import RunFolder, ScoreFacts

@@ -8,8 +8,16 @@ import torch
 import unweave as uw
 from datasets import ADVERSARIAL, CPU, DATASET, LATENTS, OBJECTIVES, SMALL, small_run
 from unweave.core import files
-from unweave.training import Lanes, Silent, lane_group, log_rows, loop, resumption, train
-from unweave.training import workers as pool
+from unweave.training import (
+    Lanes,
+    Silent,
+    lane_group,
+    log_rows,
+    loop,
+    resumption,
+    train,
+    workers as pool,
+)
 from unweave.training.engine import Engine
 from unweave.training.store import Store
 from unweave.training.workers import LanePool, Plan

@@ -20,8 +20,7 @@ from unweave.kernels.random import random_normal, random_words
 from unweave.kernels.sprites import draw
 from unweave.kernels.sums import relu_backward, sum_parts
 from unweave.networks.layers import ConvolutionStack, DownConv2d, UpConv2d
-from unweave.training import compile as compiled
-from unweave.training import notes
+from unweave.training import compile as compiled, notes
 
 DEVICE = "cuda" if torch.cuda.is_available() else "cpu"
 # Lanes, batch, height and width of the small image, channels of the small and the big one: powers

@@ -9,10 +9,9 @@ from sklearn.tree import DecisionTreeRegressor
 from lattice_tables import blurred, identity, kinds
 from plain_splits import UNEVEN, categories, halves, scaled
 from unweave.metrics import dci
-from unweave.metrics.purity import purities, purity
-from unweave.metrics.trees import bins
-from unweave.metrics.trees.bins import bin_codes
-from unweave.metrics.trees.boosting import boost, grow
+from unweave.metrics.dci import purities, purity
+from unweave.metrics.trees import boosting
+from unweave.metrics.trees.boosting import bin_codes, boost, grow
 
 
 def entangled(rows, sizes, dims, rng):
@@ -45,7 +44,7 @@ def test_trees_match_scikit_learn_if_every_value_has_its_bin(classes):
 
 @pytest.mark.parametrize("k", [0, 1, 2])
 def test_trees_are_close_to_scikit_learn_if_bins_are_wide(k, monkeypatch):
-    monkeypatch.setattr(bins, "BINS", 30)
+    monkeypatch.setattr(boosting, "BINS", 30)
     codes, factors = entangled(1500, (2, 4, 12), 6, np.random.default_rng(1))
     train, labels, test = codes[:1000], factors[:1000, k], codes[1000:]
     ours = boost(train, labels, test, np.random.default_rng(0), rounds=20)
@@ -72,7 +71,7 @@ def test_a_tree_is_that_of_scikit_learn(width, share, monkeypatch):
     With a small share of positive residuals most bins have none, and the best split may still lie
     within such a bin.
     """
-    monkeypatch.setattr(bins, "BINS", width)
+    monkeypatch.setattr(boosting, "BINS", width)
     rng = np.random.default_rng(width)
     z = rng.standard_normal((3000, 4)).astype(np.float32).astype(np.float64)
     target = rng.random((6, 3000)) < share * np.exp(0.5 * z[:, 0])
@@ -108,7 +107,7 @@ def test_equal_values_are_in_the_same_bin():
     assert set(codes[zeros, 0]) == {0.0}
     assert not got.divisible[0, 0]
     assert got.divisible[0, 1]
-    assert got.slots.shape[2] < 3000 / bins.BINS + 20
+    assert got.slots.shape[2] < 3000 / boosting.BINS + 20
 
 
 def entropic(matrix):

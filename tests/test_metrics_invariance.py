@@ -10,8 +10,7 @@ from typing import NamedTuple
 
 import numpy as np
 import pytest
-from hypothesis import HealthCheck, Phase, given, settings
-from hypothesis import strategies as st
+from hypothesis import HealthCheck, Phase, given, settings, strategies as st
 
 from lattice_tables import QUICK, few_rounds_of_boosting, lattice, quick
 from unweave.metrics import METRICS, UNSUPERVISED, Table

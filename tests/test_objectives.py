@@ -28,11 +28,9 @@ from unweave.core.noise import Noise
 from unweave.core.spec import members
 from unweave.latents import DiagonalGaussian, distributions, prior_samples, variable_of_column
 from unweave.objectives import Objective, Term, VAEObjective, base, total
-from unweave.objectives.decomposed import sampled_likelihood
+from unweave.objectives.decomposed import permute_variables, sampled_likelihood
 from unweave.objectives.divergences import accuracy
-from unweave.objectives.factor import permute_variables
-from unweave.training import Lanes
-from unweave.training import step as step_module
+from unweave.training import Lanes, step as step_module
 
 NEUTRAL = {
     "vae": {},

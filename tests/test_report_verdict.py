@@ -10,10 +10,10 @@ import unweave as uw
 from few_draws import few_draws
 from unweave.data import Schema, from_array
 from unweave.data.scaling import Scaling
-from unweave.evaluation.explained import explained
 from unweave.metrics.evidence import LEAST_MARGIN, unjudged
 from unweave.metrics.score import NULL_SPREAD
 from unweave.report import analysis, render
+from unweave.report.analysis import explained
 from unweave.report.charts import Panel
 from unweave.report.text import number
 from unweave.report.vectors import Vectors

@@ -58,8 +58,8 @@ from unweave.aggregate import decompose_exactly, exact, stratified, weighted
 from unweave.core.noise import Noise
 from unweave.latents import DiagonalGaussian, variable_of_column
 from unweave.objectives import Batch, decomposed, total
+from unweave.objectives.decomposed import permute_variables
 from unweave.objectives.divergences import critic_terms
-from unweave.objectives.factor import permute_variables
 from unweave.training import Lanes
 
 f64 = torch.float64

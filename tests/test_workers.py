@@ -20,8 +20,7 @@ from loky import get_reusable_executor
 import unweave as uw
 from datasets import CPU, CRITIC, DATASET, small_run
 from unweave.core.parallel import WorkerKilled, process_map
-from unweave.training import Lanes, memory, train, worker_processes
-from unweave.training import workers as pool
+from unweave.training import Lanes, memory, train, worker_processes, workers as pool
 from unweave.training.engine import Engine
 from unweave.training.operations import count_operations
 from unweave.training.store import Store

@@ -1,17 +1,49 @@
-"""Decomposition of the rate over a latent tree."""
+"""The exact aggregate posterior of a dataset, and the parts of the rate over a latent tree."""
 
-from __future__ import annotations
-
-from collections.abc import Sequence
+import math
+from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 import torch
 from torch import Tensor
 
-from unweave.aggregate.blocks import Progress, log_aggregate
 from unweave.aggregate.estimators import Estimator, estimate
+from unweave.core.noise import Noise
 from unweave.core.tensors import Numbers, columns, floating
-from unweave.latents import Distribution, Latent, Node
+from unweave.latents import Distribution, Latent, Node, rows, with_hard_samples
+from unweave.latents.distributions import log_sum
+
+# Log-densities computed at once: on a CPU as many as its caches hold, on a GPU enough to fill it.
+_AT_ONCE = {"cpu": 2**18, "cuda": 2**26}
+_SAMPLES = {"cpu": 16, "cuda": 512}
+
+Progress = Callable[[float], None]  # called with the share that is done
+
+
+def log_aggregate(
+    latent: Latent, q: Distribution, z: Tensor, progress: Progress | None = None
+) -> Tensor:
+    """Compute log 1/N sum_n q(z_s|x_n) at every node of the tree, (S, nodes).
+
+    q holds the posteriors of all N observations. The sum is exact and taken in blocks, so memory
+    does not grow with S or N. It evaluates S * N densities at every node.
+    """
+    device = z.device.type
+    at_once = _AT_ONCE.get(device, _AT_ONCE["cuda"])
+    samples = min(len(z), _SAMPLES.get(device, _SAMPLES["cuda"]))
+    count, nodes = len(q.mean), len(latent.nodes)
+    step = max(1, at_once // (samples * nodes))
+    results: list[Tensor] = []
+    for part in z.split(samples):
+        total = part.new_full((len(part), nodes), -torch.inf)
+        for start in range(0, count, step):
+            joint, below = latent.log_sums(rows(q, slice(start, start + step)), part)
+            sums = torch.cat([log_sum(joint).unsqueeze(-1), below], -1)
+            total = torch.logaddexp(total, sums)
+        results.append(total)
+        if progress:
+            progress(sum(map(len, results)) / len(z))
+    return torch.cat(results) - math.log(count)
 
 
 class Decomposition(NamedTuple):
@@ -106,3 +138,50 @@ def decompose_log_probs(
 
 def _sum(parts: dict[str, Tensor], like: Tensor) -> Tensor:
     return torch.stack([torch.zeros_like(like), *parts.values()]).sum(0)
+
+
+class Summary(NamedTuple):
+    """Information and dependence in q(x, z) = q(z|x) / N over N observations, in nats.
+
+    mutual_information + total_correlation + dimension_kl is the rate, up to sampling noise.
+    """
+
+    mutual_information: float  # I(x; z)
+    total_correlation: float  # KL(q(z) || prod_v q(z_v))
+    dimension_kl: float  # sum_v KL(q(z_v) || p(z_v)), minus the dependence under the prior
+    correlations: dict[str, float]  # the total correlation by node of the tree
+    information: list[float]  # I(x; z_v) of every variable
+
+
+def summarise(
+    latent: Latent,
+    q: Distribution,
+    p: Distribution,
+    noise: Noise,
+    samples: int = 2_000,
+    progress: Progress | None = None,
+) -> Summary:
+    """Decompose the rate over the N observations of q, with exact q(z) at sampled points.
+
+    Each sample is z ~ q(z|x_n) with n uniform; q(z) and q(z_v) average over all N posteriors.
+    [Kim2018] sec. 2, app. C.
+    """
+    chosen = noise.integers(len(q.mean), (samples,), "summary")
+    source = rows(q, chosen)
+    z = with_hard_samples(source).rsample(noise.fold("summary"))
+    own = latent.log_nodes(source, z)
+    log_q = log_aggregate(latent, q, z, progress)
+    parts = decompose_log_probs(latent.nodes, own[:, 0], log_q, latent.log_nodes(p, z))
+    leaves = [index for index, node in enumerate(latent.nodes) if node.leaf]
+    information = (own - log_q)[:, leaves]
+    return Summary(
+        _mean(parts.mutual_information),
+        _mean(parts.total_correlation),
+        _mean(parts.dimension_kl),
+        {name: _mean(value) for name, value in parts.correlations.items()},
+        information.double().mean(0).tolist(),
+    )
+
+
+def _mean(values: Tensor) -> float:
+    return values.double().mean().item()

@@ -1,7 +1,5 @@
 """Divergences and dependence of q(z), from log-densities or from samples."""
 
-from __future__ import annotations
-
 from typing import NamedTuple
 
 import torch

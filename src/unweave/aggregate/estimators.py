@@ -4,8 +4,6 @@ All take a table of log-densities log_q[i, j, ...] = log q(z_i | x_j), where z_i
 q(z|x_i), and return log q(z_i) for every i and every trailing index (variables, groups).
 """
 
-from __future__ import annotations
-
 import math
 from typing import Literal, NamedTuple
 

@@ -1,7 +1,5 @@
 """Maximum mean discrepancy between samples of q(z) and samples of p(z)."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Sequence
 from typing import Literal, NamedTuple
@@ -37,19 +35,11 @@ def _imq(distance: Tensor, c: float) -> Tensor:
     return c / (c + distance.square())
 
 
-def _imq_unsquared(distance: Tensor, c: float) -> Tensor:
-    return c / (c + distance)
-
-
-def _rbf(distance: Tensor, c: float) -> Tensor:
-    return torch.exp(-distance.square() / c)
-
-
 _KERNELS: dict[str, _Family] = {
     "imq": _Family(_imq),
     "imq-dimensionwise": _Family(_imq, (0.1, 0.2, 0.5, 1.0, 2.0, 5.0), dimensionwise=True),
-    "imq-unsquared": _Family(_imq_unsquared),
-    "rbf": _Family(_rbf, scales=None),
+    "imq-unsquared": _Family(lambda distance, c: c / (c + distance)),
+    "rbf": _Family(lambda distance, c: torch.exp(-distance.square() / c), scales=None),
 }
 
 

@@ -1,7 +1,5 @@
 """The MMD of single columns, in memory that grows as the number of points and not of pairs."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import Any
 

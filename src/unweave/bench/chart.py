@@ -1,7 +1,5 @@
 """Draw the results of `unweave bench` as bars on a logarithmic axis."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 

@@ -1,7 +1,5 @@
 """Time training on this machine: a plain PyTorch loop, single runs and lanes, and its limits."""
 
-from __future__ import annotations
-
 import dataclasses
 import statistics
 import time

@@ -3,8 +3,6 @@
 `docs/datasets.md` is `page("figures")`.
 """
 
-from __future__ import annotations
-
 import inspect
 import re
 from collections.abc import Sequence
@@ -12,45 +10,14 @@ from urllib.parse import urlsplit
 
 import torch
 
+from unweave.catalogue import introduction
 from unweave.core import spec
 from unweave.core.bibliography import cited, entries
-from unweave.data import (
-    MISSING,
-    Arrays,
-    Data,
-    Dataset,
-    Folder,
-    InMemory,
-    Published,
-    PublishedSpec,
-)
+from unweave.core.text import markdown_table
+from unweave.data import MISSING, Arrays, Data, Dataset, Folder, InMemory, Published, PublishedSpec
 from unweave.data.published.base import About
 from unweave.data.published.download import Source
 
-_INTRODUCTION = """# Published datasets
-
-`unweave data page` generates this page from the code.
-
-`unweave data get NAME` downloads a dataset, and `unweave train data=NAME` trains on it; fields are
-set as in `data.split=test`. Each dataset has a folder of its name in the data folder, which is
-`~/.cache/unweave` unless the environment variable `UNWEAVE_DATA` names another. If you already have
-the files, put them there yourself. Interrupted downloads resume, and every file is compared with
-its published checksum. If none is known, the checksum of the first download is recorded in
-`checksums.json`, and `unweave data check NAME` compares the file with that. Nothing is ever
-unpickled.
-
-A download tries every address listed here. **Only one site is known for** {alone}: if it is down,
-the dataset cannot be downloaded.
-
-Data that cannot be read row by row (compressed files and archives of images) are unpacked the first
-time, to a .npy file in the data folder: 3 GB for dSprites, 5.9 GB for 3D Shapes. Datasets of more
-than 1 GiB are then [streamed](data.md#larger-than-memory).
-
-{pictures}We read the licences of MPI3D and Fashion-MNIST on the pages of their authors, and took
-that of MNIST from Keras; **we have not verified the others**.
-
-[Data](data.md) describes rendered datasets and how to use your own data.
-"""
 _PICTURES = """`unweave data preview` draws the pictures. This page shows those of datasets whose
 licence permits it: excerpts of dSprites, 3D Shapes and Fashion-MNIST under those licences, and of
 MNIST under CC BY-SA 3.0.
@@ -66,21 +33,21 @@ _SCALED = {
 
 def page(pictures: str | None = None) -> str:
     """Describe all published datasets in Markdown, with pictures from a folder if given."""
-    rows = "".join(
-        f"| [{kind}](#{kind}) | {cls.ABOUT.count:,} | {size_text(cls.ABOUT.shape)} | "
-        f"{factors_text(cls.ABOUT)} | {cls.ABOUT.licence} |\n"
-        for kind, cls in published().items()
-    )
-    head = "| name | images | size | factors | licence |\n| --- | --- | --- | --- | --- |\n"
+    about = {kind: cls.ABOUT for kind, cls in published().items()}
+    rows = [
+        [f"[{kind}](#{kind})", f"{a.count:,}", size_text(a.shape), factors_text(a), a.licence]
+        for kind, a in about.items()
+    ]
+    listed = markdown_table(["name", "images", "size", "factors", "licence"], rows)
     sections = [
         f"## {describe_published(kind, cls, cls.ABOUT.sources, pictures)}"
         for kind, cls in published().items()
     ]
-    alone = [cls.ABOUT.title for cls in published().values() if len(_sites(cls.ABOUT)) == 1]
-    introduction = _INTRODUCTION.format(
+    alone = [each.title for each in about.values() if len(_sites(each)) == 1]
+    text = introduction("data").format(
         alone=f"{', '.join(alone[:-1])} and {alone[-1]}", pictures=_PICTURES if pictures else ""
     )
-    return "\n".join([introduction, head + rows, *sections])
+    return "\n".join([text, listed, *sections])
 
 
 def describe_dataset(data: Data, dataset: Dataset) -> str:

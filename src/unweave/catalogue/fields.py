@@ -1,17 +1,17 @@
 """List the fields of a run: the default, range and meaning of each."""
 
-from __future__ import annotations
-
+import ast
 import dataclasses
 import inspect
 import textwrap
 import types
 from collections.abc import Iterator, Mapping
+from functools import cache
+from itertools import pairwise
 from typing import Annotated, Any, Literal, NamedTuple, Union, get_args, get_origin, get_type_hints
 
 from pydantic.fields import FieldInfo
 
-from unweave.catalogue.meanings import meaning
 from unweave.core.hints import nearest
 from unweave.core.spec import members, to_json
 from unweave.latents import Product
@@ -106,7 +106,6 @@ def _bounds(marks: list[Any]) -> str:
 
 
 def _default(value: object) -> str:
-    """Write a default as on the command line."""
     if value is dataclasses.MISSING:
         return "required"
     if value is None:
@@ -206,3 +205,34 @@ def one_line_each(texts: Mapping[str, str], width: int) -> str:
         short = textwrap.shorten(plain, max(12, width - widest - 4), placeholder=" ...")
         lines.append(f"  {name:{widest}}  {short}\n")
     return "".join(lines)
+
+
+def meaning(cls: type, name: str) -> str:
+    """Return the meaning of a field of a spec in one sentence, "" if there is none.
+
+    >>> from unweave.objectives import FactorVAE
+    >>> meaning(FactorVAE, "gamma")
+    'Weight of the total correlation TC(z).'
+    """
+    for owner in cls.__mro__:
+        if written := _written(owner).get(name):
+            return written
+    return ""
+
+
+@cache
+def _written(cls: type) -> dict[str, str]:
+    """Return the strings below the fields of a class, by field."""
+    try:
+        (tree,) = ast.parse(textwrap.dedent(inspect.getsource(cls))).body
+    except (OSError, TypeError, SyntaxError, ValueError):  # no source, as for builtins
+        return {}
+    found: dict[str, str] = {}
+    body: list[Any] = getattr(tree, "body", [])
+    for field, below in pairwise(body):
+        if not isinstance(field, ast.AnnAssign) or not isinstance(field.target, ast.Name):
+            continue
+        text = getattr(getattr(below, "value", None), "value", None)
+        if isinstance(below, ast.Expr) and isinstance(text, str):
+            found[field.target.id] = " ".join(text.split())
+    return found

@@ -3,16 +3,16 @@
 Everything is read from the unions and their members. `docs/methods.md` is the result of `page()`.
 """
 
-from __future__ import annotations
-
 import inspect
 import re
 from typing import Any, NamedTuple, get_type_hints
 
+from unweave.catalogue import introduction
 from unweave.catalogue.fields import one_line_each, spec_fields, table
 from unweave.core.bibliography import cited, entries_for, entry_field
 from unweave.core.hints import nearest
 from unweave.core.spec import lane_fields, members
+from unweave.core.text import markdown_table
 from unweave.latents import Gaussian, Latent, Product
 from unweave.likelihoods import Likelihood
 from unweave.networks import Network
@@ -22,22 +22,6 @@ from unweave.objectives.base import BaseObjective
 _KIND = r"(?:eqs?|secs?|algs?|apps?|figs?|tables?|lemma|theorem)\.?"
 _PLACE = rf"{_KIND} [A-Z]?\d*[.\d]*(?:(?:, | and )\d+)*"
 _SOURCE = re.compile(rf"\[\w+\d{{4}}\](?: {_PLACE}(?:(?:,| and) {_PLACE})*)?")
-_INTRODUCTION = """# Methods
-
-`unweave methods --page` generates this page from the code. It lists the
-[objectives](#objectives), the [divergences](#divergences) that some of them take, the
-[latent blocks](#latent-blocks), and [which combinations work](#which-combinations-work).
-`unweave methods factor-vae` describes one method with its settings.
-"""
-_COMBINATIONS = """## Which combinations work
-
-A number marks a combination that is refused, for the reason below the table. A test trains every
-other combination. Some of them, with every objective and every kind of block, are also trained in
-lanes, compared with the same runs trained alone, and resumed. Each latent space consists of two
-blocks of its kind, because a single variable has no total correlation. "learned" is a prior with
-parameters (here a covariance), and "full" a posterior with a full covariance.
-
-"""
 
 
 _UNIONS: dict[str, Any] = {
@@ -147,18 +131,19 @@ def _one_method(path: str, kind: str, cls: type, width: int) -> str:
 
 def page() -> str:
     """Return the catalogue as Markdown."""
-    parts = [_INTRODUCTION]
+    parts = [introduction("methods")]
     titles = (("Objectives", Objective), ("Divergences", AnyDivergence), ("Latent blocks", Latent))
     for title, union in titles:
         parts.append(f"## {title}\n\n{_listing(methods(union))}")
-    return "\n".join([*parts, _COMBINATIONS + _matrix(refusals())])
+    return "\n".join([*parts, introduction("combinations") + _matrix(refusals())])
 
 
 def _listing(listed: list[Method]) -> str:
     head = ["kind", "what it is", "weights", "source"]
-    rows = [[m.kind, _code(m.text), m.weights, m.sources] for m in listed]
+    texts = [m.text if "`" in m.text else f"`{m.text}`" for m in listed]
+    rows = [[m.kind, text, m.weights, m.sources] for m, text in zip(listed, texts, strict=True)]
     keep = [0, 1, 2, 3] if any(method.weights for method in listed) else [0, 1, 3]
-    return _table([head[k] for k in keep], [[row[k] for k in keep] for row in rows])
+    return markdown_table([head[k] for k in keep], [[row[k] for k in keep] for row in rows])
 
 
 def _matrix(reasons_by_cell: dict[str, dict[str, str | None]]) -> str:
@@ -172,17 +157,4 @@ def _matrix(reasons_by_cell: dict[str, dict[str, str | None]]) -> str:
             marks.append(str(reasons.setdefault(why, len(reasons) + 1)) if why else "yes")
         rows.append([name, *marks])
     notes = "\n".join(f"{number}. {why}" for why, number in reasons.items())
-    return f"{_table(['', *columns], rows)}\n{notes}\n"
-
-
-def _table(head: list[str], rows: list[list[str]]) -> str:
-    lines = [head, ["---"] * len(head), *rows]
-    return "".join(f"| {' | '.join(_cell(c) for c in line)} |\n" for line in lines)
-
-
-def _code(text: str) -> str:
-    return text if "`" in text else f"`{text}`"
-
-
-def _cell(text: str) -> str:
-    return text.replace("|", "\\|")
+    return f"{markdown_table(['', *columns], rows)}\n{notes}\n"

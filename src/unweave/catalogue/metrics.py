@@ -3,159 +3,32 @@
 `docs/metrics.md` is `page()`.
 """
 
-from __future__ import annotations
-
 import inspect
 import re
 import textwrap
 
+from unweave.catalogue import introduction
 from unweave.catalogue.fields import one_line_each
 from unweave.core.bibliography import cited, entries_for, entry_field
 from unweave.core.hints import nearest
+from unweave.core.text import markdown_table
 from unweave.metrics.needs import class_factors
 from unweave.metrics.options import SHARED_ARGUMENTS
 from unweave.metrics.registry import METRICS, UNSUPERVISED, Metric
-
-_INTRODUCTION = """# Metrics
-
-This page is generated from the code by `unweave metrics --page`.
-
-Each metric is a function of arrays, `mig(codes, factors, protocol="locatello2019", seed=0)`, with
-codes (N, D) and factors (N, K). It returns a `Score` with `float(score)`, `score.parts`,
-`score.matrix` and `score.details`. A protocol is named after the paper whose rules and numbers it
-follows; one metric under two protocols gives two scores. `evaluate(codes, factors)` runs all quick
-metrics and prints a table, and `metrics="all"` includes the slow ones. On the command line,
-`unweave score codes.npz` does the same.
-
-A `Table` also holds what else is known: the `scales` (N, D) of q(z|x), the `kl` (D,), which codes
-are `discrete`, and the names of the factors. `evaluate(table)` runs every applicable metric;
-`left_out(table)` explains the rest. An .npz file with arrays of these names is a table. Other
-arrays in it are ignored with a warning, but a name that looks misspelt is an error. Codes and
-labels may also be in .npy, CSV, Parquet or HDF5 files: `unweave score codes.csv labels.csv` joins
-them by row names, if both have them, and turns text into classes.
-
-Two metrics, `log_likelihood` and `udr`, need trained models instead of a table. They are computed
-only if you name them ([unsupervised metrics](unsupervised.md)).
-
-**Few rows.** A table should have ten rows for each code and for each value of a factor; a
-continuous factor counts as the 20 bins that it is cut into. A reliable regression needs at least
-ten observations per coefficient [Peduzzi1996], and everything known about a value comes from its
-rows. With fewer rows, uninformative codes score high: for noise in 10 codes and three factors of 10
-values, `irs/suter2019` is 0.68 with 20 rows, 0.38 with 100 and 0.32 with 200; `mcc` is 0.42, 0.18
-and 0.13. A metric then issues a `FewRowsWarning`, and `evaluate` one for the whole table; the
-command line prints a note.
-
-## Options of every metric
-
-**Interval.** `interval=0.95` computes the metric on 200 random subsets of the rows (`resamples`)
-and returns the interval that covers this share of the values, shifted so that their mean is the
-value on all rows. It refers to the score that the protocol gives for this number of rows. Each
-subset has its own seed, so the interval covers both the choice of rows and the randomness of the
-metric. If all subsets score the same, as perfect codes may, the interval is a single point; tables
-mark it, because this is no evidence that the value is exact.
-
-Subsets are drawn without repetition. If a protocol reads n of N rows, they have n N / (n + N) rows,
-which is half of the rows if it reads all; their values then vary, to first order, as much as those
-of n other rows [Politis1994]. A bootstrap would repeat rows, which nearest neighbours mistake for
-information and held-out rows for successful predictions: on 600 rows of partly entangled codes, the
-bootstrap moves InfoM by 0.22 and subsets move it by 0.004, with an interval 0.08 wide. Fewer rows
-bias many metrics, modularity by more than its standard deviation; the shift removes this bias.
-
-**Evidence.** `evaluate` and the command line mark a score as "no evidence" if fewer than two
-factors could be scored, if there are too few rows, or if the score exceeds its null by less than
-0.05 or by less than three standard deviations of the scores of shuffled factors.
-
-**Randomness of the metric.** `reseeds=10` computes the metric with 10 other seeds on the same rows.
-The detail "rng spread" is the standard deviation of their scores, and a column of tables and CSV.
-
-**Null.** `null=True` shuffles the factors against the codes 10 times (`shuffles`) and returns the
-mean score, and the standard deviation as the detail "null spread". This is the score of codes that
-have learned nothing. It can be high: the modularity of noise is far from 0.
-
-**Cyclic factors.** Orientations 0 and 2 pi of dSprites are the same image, and a square looks the
-same after every quarter turn, so no code can distinguish such values. The 40 orientations include
-both ends, so a turn has 39 steps, and `periods={"orientation": 39}` merges values that are equal
-modulo 39 (a quarter turn is 9.75 steps, so no other orientations of a square coincide). If a turn
-has 36 steps of ten degrees, `periods={"orientation": {"shape": [9, 18, 36]}}` gives the period for
-each value of another factor. `Table(..., periods=...)` stores periods, and `shapes2d` declares its
-own.
-
-**Ceiling of a table.** If factors are dependent, even perfect codes share information, so the best
-possible score is below 1. This happens if factors are correlated or combinations are missing, and
-also after merging: a square has only its first 9 orientations, so the orientation carries
-information about the shape. With 3 shapes, 36 orientations and the periods [9, 18, 36], the merged
-factors themselves, as codes, have a MIG of 0.67, a FactorVAE score of 0.91, and a DCI of 1.
-`ceiling=True` returns the score of the factors as codes, as the detail "ceiling" and as a column of
-tables and CSV. For independent factors it is 1 or close to 1.
-
-**Continuous factors.** By default a factor is continuous if it holds real numbers that occur less
-than twice on average. Real numbers that repeat, such as 40 angles, are classes. Metrics that count
-cut a continuous factor into bins, like codes, and name it in the detail "factors cut into bins";
-metrics that hold a value fixed refuse it. `Table.notes`, the `repr` of a table and `unweave score`
-say how each factor is treated.
-
-`continuous=["angle"]` (in metrics, `evaluate` and `Table`) or `--continuous angle` (on the command
-line) decides otherwise: the factors given by name or index are continuous, even if they are
-integers, and all others are classes. With `continuous=[]`, all factors are classes. To turn numbers
-that do not repeat into classes, cut them into bins that many rows share, for example by
-`numpy.digitize(column, numpy.quantile(column, [0.2, 0.4, 0.6, 0.8]))`.
-
-**Missing labels** are NaN in the factors of a `Table`. Metrics use the factors for which at least
-half of the labels are known, and the rows in which none of these is missing (`Table.labelled`).
-`evaluate` warns how many rows are not scored. Unsupervised metrics use all rows.
-
-**Reproducibility.** The same `seed`, an integer or a NumPy generator, gives the same score up to
-rounding, on any machine and with any number of threads, with or without an interval.
-
-## Your own metric
-
-You can pass a plain function of codes and factors that returns a number or a `Score` to `evaluate`,
-next to names: `evaluate(table, metrics=["mig", my_metric])`. The score is named after the function.
-With the decorator `metric`, a function of `Inputs` becomes a metric like those below: it takes all
-options of every metric, and its arguments are checked and documented.
-
-```python
-import numpy as np
-from unweave.metrics import Inputs, Score, evaluate, metric
-
-@metric
-def best_correlation(inputs: Inputs, *, power: int = 1) -> Score:
-    \"""Compute the mean over factors of the largest absolute correlation with a code.\"""
-    matrix = np.corrcoef(inputs.codes.T, inputs.values.T)[: inputs.dims, inputs.dims :]
-    best = (np.abs(matrix) ** power).max(0)
-    return inputs.score(
-        best[inputs.scored].mean(), parts=inputs.by_factor(best), matrix=np.abs(matrix)
-    )
-
-factors = np.argwhere(np.ones((4, 5, 6)))
-codes = factors + 0.5 * np.random.default_rng(0).standard_normal(factors.shape)
-best_correlation(codes, factors, power=2, interval=0.95, null=True)
-evaluate(codes, factors, metrics=["mig", best_correlation], ceiling=True)
-```
-
-`inputs.codes` (N, D) are float64 and `inputs.factors` (N, K) are labels 0, 1, ...; `inputs.values`
-are the original factor values, `inputs.scored` the factors to score, and `inputs.rng` the random
-generator to use. A metric that reads only some of the rows passes their number to `inputs.score` as
-`rows_read=`, which the interval needs. One that cannot score continuous factors calls
-`inputs.require_classes()`.
-
-## All metrics
-"""
 
 _SOURCE = re.compile(r"\[[A-Z][A-Za-z]+\d{4}\]")
 
 
 def page() -> str:
     """Return the page as Markdown."""
-    lines = [["metric", "protocol", "continuous factors", "needs"], ["---"] * 4]
     by_name: dict[str, Metric] = {}
+    rows = []
     for m in METRICS.values():
         by_name.setdefault(m.name, m)
         continuous = "no" if class_factors in m.needs else "yes"
-        needs = _needs(m).replace("|", "\\|")
-        lines.append([f"[{m.name}](#{m.name})", m.protocol, continuous, needs])
-    rows = [f"| {' | '.join(line)} |" for line in lines]
-    return "\n".join([_INTRODUCTION, *rows, "", *map(section, by_name.values())])
+        rows.append([f"[{m.name}](#{m.name})", m.protocol, continuous, _needs(m)])
+    listed = markdown_table(["metric", "protocol", "continuous factors", "needs"], rows)
+    return "\n".join([introduction("metrics"), listed, *map(section, by_name.values())])
 
 
 def metric_list(width: int = 80) -> str:
@@ -189,14 +62,15 @@ def metric_page(name: str, width: int = 80) -> str:
     for option in _options(first):
         about = _indented(_argument(arguments, option), width)
         options.append(f"  {option}={parameters[option].default!r}\n{about}")
-    papers = entries_for(cited(description))
+    papers = entries_for(cited(description)).items()
+    titles = [f"  {key}  {entry_field(entry, 'title')}" for key, entry in papers]
     sections = [
         f"{name}\n\n{description.strip()}",
         "Protocols, and what they need:\n\n"
         + "\n".join(f"  {m.protocol}\n{_indented(_needs(m) or 'codes', width)}" for m in chosen),
         *(["Options in Python:\n\n" + "\n".join(options)] if options else []),
         *(["Returns:\n\n" + _indented(returns.split(">>>")[0], width)] if returns else []),
-        *(["Papers:\n\n" + "\n".join(_papers(papers))] if papers else []),
+        *(["Papers:\n\n" + "\n".join(titles)] if titles else []),
         f"Example:\n\n  unweave evaluate RUN --metrics {name} --interval 0.95 --null",
     ]
     return "\n\n".join(sections) + "\n"
@@ -208,7 +82,6 @@ def names() -> list[str]:
 
 
 def _argument(arguments: str, name: str) -> str:
-    """Return what the documentation says about an argument."""
     found = re.search(rf"^    {name}: (.*(?:\n {{8,}}.*)*)", arguments, re.MULTILINE)
     return found[1] if found else ""
 
@@ -217,10 +90,6 @@ def _indented(text: str, width: int) -> str:
     indent = "      "
     joined = " ".join(text.split())
     return textwrap.fill(joined, width, initial_indent=indent, subsequent_indent=indent)
-
-
-def _papers(entries: dict[str, str]) -> list[str]:
-    return [f"  {key}  {entry_field(entry, 'title')}" for key, entry in entries.items()]
 
 
 def section(metric: Metric) -> str:
@@ -238,7 +107,6 @@ def section(metric: Metric) -> str:
 
 
 def _options(metric: Metric) -> list[str]:
-    """Return the metric's own options."""
     shared = {"codes", "factors", "protocol", *SHARED_ARGUMENTS}
     return [name for name in inspect.signature(metric.compute).parameters if name not in shared]
 

@@ -1,7 +1,5 @@
 """Preview a dataset: random observations, and a traversal of every factor."""
 
-from __future__ import annotations
-
 from typing import NamedTuple
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Scatter plots of vector data: points with axes, coloured by the classes of a factor."""
 
-from __future__ import annotations
-
 import colorsys
 from collections.abc import Sequence
 from typing import Any
@@ -37,7 +35,8 @@ def scatter(dataset: Dataset, index: torch.Tensor) -> tuple[Image.Image, tuple[s
     points = planar(vectors)
     classes = dataset.factors(index)[:, 0].tolist() if dataset.factor_names else [0] * len(points)
     hues = dataset.factor_sizes[0] if dataset.factor_names else 1
-    colours = [*(_colour(each, hues) for each in range(hues)), _GREY]  # MISSING is the last
+    rgb = (colorsys.hsv_to_rgb(each / hues, 1, 0.8) for each in range(hues))
+    colours = [*(tuple(round(255 * c) for c in each) for each in rgb), _GREY]  # MISSING is the last
     legend = _legend(dataset, classes)
     notes = _notes(dataset, len(index))
     canvas = Image.new("RGB", _size(legend, notes), "white")
@@ -124,13 +123,11 @@ def _spans(points: NDArray[Any], same_scale: bool) -> tuple[Span, Span]:
 
 
 def _place(a: float, b: float, x: Span, y: Span) -> tuple[float, float]:
-    """Return the pixel of a point."""
     across = _LEFT + _SIDE * (a - x[0]) / (x[1] - x[0])
     return across, _TOP + _SIDE * (y[1] - b) / (y[1] - y[0])
 
 
 def _axes(canvas: Image.Image, spans: tuple[Span, Span], names: tuple[str, str]) -> None:
-    """Draw a frame with ticks and the names of both axes."""
     draw, (x, y) = ImageDraw.Draw(canvas), spans
     right, bottom = _LEFT + _SIDE, _TOP + _SIDE
     for value, text in ticks(x).items():
@@ -150,7 +147,3 @@ def _axes(canvas: Image.Image, spans: tuple[Span, Span], names: tuple[str, str])
 
 def _plain(text: str) -> str:
     return text.replace("−", "-")  # the font has no minus sign
-
-
-def _colour(label: int, count: int) -> Colour:
-    return tuple(round(255 * c) for c in colorsys.hsv_to_rgb(label / count, 1, 0.8))

@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from unweave.cli.options import DeviceOption, OverwriteOption, StoreOption
-from unweave.core.console import err
-from unweave.core.console import out as printed
+from unweave.core.console import err, out as printed
 from unweave.core.notes import print_notes, print_warnings
 from unweave.core.outputs import check_output, npz_bytes
 

@@ -16,9 +16,7 @@ from unweave.cli.options import (
     RetryFailedOption,
     StoreOption,
 )
-from unweave.core.console import PAPERS, plain_table
-from unweave.core.console import err as errors
-from unweave.core.console import out as printed
+from unweave.core.console import PAPERS, err as errors, out as printed, plain_table
 from unweave.core.parallel import usable_cores
 
 _IN_A_CLONE = Path("docs/papers")

@@ -83,6 +83,18 @@ def _cell(value: object) -> object:
     return visible(f"'{value}" if formula else value)
 
 
+def markdown_table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
+    r"""Return a header and rows as a table in Markdown.
+
+    >>> markdown_table(["a"], [["b|c"]])
+    '| a |\n| --- |\n| b\\|c |\n'
+    """
+    lines = [head, ["---"] * len(head), *rows]
+    return "".join(
+        "| " + " | ".join(each.replace("|", r"\|") for each in line) + " |\n" for line in lines
+    )
+
+
 def unquoted(cell: str) -> str:
     """Return a cell without the quote that `csv_text` puts before what looks like a formula."""
     return cell[1:] if cell[:1] == "'" and _FORMULA.match(cell, 1) else cell

@@ -1,7 +1,5 @@
 """The data folder, and files in it that are computed once and reused."""
 
-from __future__ import annotations
-
 import contextlib
 import errno
 import hashlib
@@ -29,10 +27,7 @@ def data_folder() -> Path:
 
 
 def cached_file(
-    folder: Path,
-    key: Sequence[object],
-    write: Callable[[BinaryIO], object],
-    suffix: str = ".npy",
+    folder: Path, key: Sequence[object], write: Callable[[BinaryIO], object], suffix: str = ".npy"
 ) -> Path:
     """Return the file for a key, calling `write` to create it if it does not exist yet.
 

@@ -370,12 +370,10 @@ class ArrayDataset(Dataset):
         return dataclasses.replace(self, data=data, codes=codes, device=data.device)
 
     def images(self, index: Tensor) -> Tensor:
-        """Return observations (..., *shape) by their numbers (...)."""
         # A product, not a quotient: division by a constant rounds differently on CPU and CUDA.
         return self.data[self.check(index)].to(torch.float32) * self.unit
 
     def factors(self, index: Tensor) -> Tensor:
-        """Return the classes of the factors (..., K) by numbers (...)."""
         return self.codes[self.check(index)]
 
 

@@ -1,10 +1,7 @@
 """Pairs of observations that share some of their factors: weak supervision."""
 
-from __future__ import annotations
-
 import dataclasses
 import math
-from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Literal, final
 
@@ -97,23 +94,19 @@ class PairedDataset(Dataset):
 
     @property
     def fingerprint(self) -> str:
-        """The fingerprint of the source."""
         return self.source.fingerprint
 
     @property
     def labels_fingerprint(self) -> str:
-        """That of the source."""
         return self.source.labels_fingerprint
 
     def images(self, index: Tensor) -> Tensor:
-        """Return pairs (..., 2 C, H, W) by their numbers (...)."""
         index = self.check(index)
         second = self.members.index(self._second(index))
         pair = [self.source.images(each) for each in (index, second)]
         return torch.cat(pair, -len(self.source.shape))
 
     def factors(self, index: Tensor) -> Tensor:
-        """Return the classes of both observations (..., 2 K) by the numbers (...) of pairs."""
         index = self.check(index)
         return torch.cat([self.source.factors(index), self._second(index)], -1)
 
@@ -145,7 +138,12 @@ class PairedDataset(Dataset):
 def _schema_of_pairs(schema: Schema) -> Schema:
     """Describe pairs of observations: twice the channels and twice the factors."""
     channels, *size = schema.shape
-    periods = {f"other_{name}": _second_period(each) for name, each in schema.periods.items()}
+    periods = {
+        f"other_{name}": each
+        if isinstance(each, int)
+        else {f"other_{other}": steps for other, steps in each.items()}
+        for name, each in schema.periods.items()
+    }
     return dataclasses.replace(
         schema,
         shape=(2 * channels, *size),
@@ -160,9 +158,3 @@ def _schema_of_pairs(schema: Schema) -> Schema:
 
 def _both(names: tuple[str, ...]) -> tuple[str, ...]:
     return (*names, *(f"other_{name}" for name in names))
-
-
-def _second_period(period: int | Mapping[str, list[int]]) -> int | Mapping[str, list[int]]:
-    if isinstance(period, int):
-        return period
-    return {f"other_{name}": each for name, each in period.items()}

@@ -1,7 +1,5 @@
 """Principal variances of a dataset: how much it varies along its principal components."""
 
-from __future__ import annotations
-
 import math
 
 import torch

@@ -1,7 +1,5 @@
 """Split a dataset at random into train, validation and test, always in the same way."""
 
-from __future__ import annotations
-
 from itertools import accumulate
 from typing import Any, Literal
 

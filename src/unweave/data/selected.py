@@ -8,8 +8,6 @@
 10
 """
 
-from __future__ import annotations
-
 import dataclasses
 import zlib
 from collections.abc import Sequence
@@ -94,7 +92,6 @@ class SelectedDataset(Dataset):
 
     @property
     def labels_fingerprint(self) -> str:
-        """That of the source."""
         return self.source.labels_fingerprint
 
     @cached_property
@@ -104,11 +101,9 @@ class SelectedDataset(Dataset):
         return [names[row] for row in self.rows.tolist()] if names else ()
 
     def images(self, index: Tensor) -> Tensor:
-        """Return observations (..., *shape) by their numbers (...) in the selection."""
         return self.source.images(self.rows[self.check(index)])
 
     def factors(self, index: Tensor) -> Tensor:
-        """Return the classes of the factors (..., K) by numbers (...) in the selection."""
         return self.source.factors(self.rows[self.check(index)])
 
 

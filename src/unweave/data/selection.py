@@ -1,7 +1,5 @@
 """Selections: specs that choose observations of a dataset by their row numbers."""
 
-from __future__ import annotations
-
 import itertools
 import math
 import re
@@ -119,7 +117,6 @@ class HeldOut:
         return f"{kept} {'/'.join(combinations)}{_without_labels(dataset, names)}"
 
     def _combinations(self, schema: Schema) -> list[dict[str, list[int]]]:
-        """Return the numbers of the classes of each combination."""
         given = (self.classes,) if isinstance(self.classes, dict) else self.classes
         return [{name: _class_numbers(schema, name, each[name]) for name in each} for each in given]
 

@@ -1,11 +1,13 @@
-"""The data specs that stand on their own, from which selections and pairs can be made."""
+"""The data specs that stand on their own, and which of them a path stands for."""
 
-from __future__ import annotations
-
+from pathlib import Path
 from typing import Annotated
 
+from unweave.core.hints import nearest_path
 from unweave.core.parts import Open
 from unweave.data.dataset import DataSpec
+from unweave.data.files import images
+from unweave.data.files.array_file import EXTENSIONS
 from unweave.data.files.arrays import Arrays, InMemory
 from unweave.data.files.folder import Folder
 from unweave.data.published.datasets import Published
@@ -33,3 +35,21 @@ SourceData = Annotated[
     | DataSpec,
     Open(),
 ]
+
+
+def from_path(path: str | Path) -> Arrays | Folder:
+    """Return the data spec for a file of arrays, a folder of images or a stack of images."""
+    place = Path(path)
+    if place.is_dir() or (place.suffix.lower() in images.EXTENSIONS and place.exists()):
+        return Folder(str(place))
+    if not place.exists():
+        raise ValueError(
+            f"expected a folder of images or a file of arrays at {path}, got nothing there: "
+            f"{nearest_path(place)}"
+        )
+    if place.suffix.lower() in EXTENSIONS:
+        return Arrays(str(place))
+    raise ValueError(
+        f"{path} is neither a folder of images, nor a stack of images such as a TIFF file, nor a "
+        f"file of arrays: {', '.join(EXTENSIONS)}"
+    )

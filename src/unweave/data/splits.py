@@ -8,8 +8,6 @@
 'test'
 """
 
-from __future__ import annotations
-
 import dataclasses
 from typing import cast, get_args, get_type_hints
 
@@ -74,5 +72,4 @@ def on_split(data: AnyData, name: str) -> AnyData:
 
 
 def _selection_splits(data: Selected) -> list[str]:
-    """Return the splits that the selections take."""
     return [str(split) for each in data.select if (split := getattr(each, "split", None))]

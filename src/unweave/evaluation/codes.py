@@ -1,7 +1,5 @@
 """Codes with names of rows and columns, as `unweave encode` writes and `unweave decode` reads."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path

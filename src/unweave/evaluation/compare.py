@@ -4,8 +4,6 @@ Models that differ only in their seed form a group. Every quantity of a group is
 seeds with Student's t interval, and groups are compared by Welch's interval of the difference.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from typing import Any
@@ -18,11 +16,7 @@ from unweave.data.splits import on_split, split_of
 from unweave.evaluation.comparison import ComparedRun, Comparison, Contrast, RunGroup, Section
 from unweave.evaluation.evaluate import content_of, evaluate, score_facts, tables
 from unweave.evaluation.model import FittedModel
-from unweave.evaluation.shared_latents import (
-    LEAST_INFORMATION,
-    most_information,
-    shared_latents,
-)
+from unweave.evaluation.shared_latents import LEAST_INFORMATION, most_information, shared_latents
 from unweave.metrics import METRICS, Scores, Table, udr
 from unweave.metrics.model_metrics import LIKELIHOOD, UDR, split_model_metrics
 from unweave.metrics.registry import MetricChoice, metric_keys
@@ -231,11 +225,8 @@ def _group(name: str, settings: dict[str, Any], runs: Sequence[ComparedRun], see
     encoded = [(run, run.table) for run in by_seed if run.table is not None]
     if len(encoded) < 2 or len({len(table) for _, table in encoded}) > 1:
         return RunGroup(name, settings, by_seed)
-    scores = udr(
-        [table.codes for _, table in encoded],
-        kl=[_kl(table) for _, table in encoded],
-        seed=seed,
-    )
+    kl = [np.full(t.codes.shape[1], np.inf) if t.kl is None else t.kl for _, t in encoded]
+    scores = udr([table.codes for _, table in encoded], kl=kl, seed=seed)
     # The model that agrees most with the others comes first: its latents name the rest.
     order = sorted(range(len(encoded)), key=lambda n: -scores[n].value)
     active = [_active(encoded[n][1]) for n in order]
@@ -251,17 +242,8 @@ def _group(name: str, settings: dict[str, Any], runs: Sequence[ComparedRun], see
         for each in shared_latents(codes, names)
     ]
     return RunGroup(
-        name,
-        settings,
-        by_seed,
-        tuple(run for run, _ in encoded),
-        tuple(scores),
-        tuple(latents),
+        name, settings, by_seed, tuple(run for run, _ in encoded), tuple(scores), tuple(latents)
     )
-
-
-def _kl(table: Table) -> Any:
-    return np.full(table.codes.shape[1], np.inf) if table.kl is None else table.kl
 
 
 def _active(table: Table) -> Any:

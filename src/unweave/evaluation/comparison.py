@@ -1,7 +1,5 @@
 """The comparison of runs: groups of runs that differ only in their seed, and the best of them."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple

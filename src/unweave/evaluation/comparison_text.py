@@ -163,7 +163,8 @@ def _latents_text(group: RunGroup) -> str:
         span = f"{min(strengths):.2f} to {max(strengths):.2f}" if strengths else "-"
         seeds = ", ".join(map(str, sorted(group.encoded[m].run.seed for m in each.found_by)))
         name = f"  {each.latent} of seed {group.encoded[each.model].run.seed}"
-        rows.append([name, f"{len(each.found_by)} of {count}", span, _shortened(seeds, 28)])
+        short = seeds if len(seeds) <= 28 else seeds[:24] + " ..."
+        rows.append([name, f"{len(each.found_by)} of {count}", span, short])
     none = "\n  no latent carries information" if len(rows) == 1 else ""
     return textwrap.fill(head, _WIDTH) + (none or "\n" + aligned(rows))
 
@@ -177,10 +178,6 @@ def udr_text(scores: Sequence[Score]) -> str:
     values = [score.value for score in scores]
     mean = sum(values) / len(values)
     return f"{mean:.3f} ({min(values):.3f} to {max(values):.3f} over {len(values)} seeds)"
-
-
-def _shortened(text: str, most: int) -> str:
-    return text if len(text) <= most else text[: most - 4] + " ..."
 
 
 def comparison_html(comparison: Comparison) -> str:

@@ -33,9 +33,15 @@ from unweave.evaluation.model import TINY, Array, Codes, FittedModel
 from unweave.evaluation.stacked import join
 from unweave.latents import Distribution, Latent, distribution_at
 from unweave.latents.densities import Mixture
-from unweave.metrics import MetricOptions, Score, Scores, Table, udr
-from unweave.metrics import describe as describe_table
-from unweave.metrics import evaluate as evaluate_table
+from unweave.metrics import (
+    MetricOptions,
+    Score,
+    Scores,
+    Table,
+    describe as describe_table,
+    evaluate as evaluate_table,
+    udr,
+)
 from unweave.metrics.clusters import mixture_occupancy
 from unweave.metrics.model_metrics import LIKELIHOOD, UDR, split_model_metrics
 from unweave.metrics.posterior.overlap import (
@@ -381,7 +387,6 @@ def describe(
 
 
 def _describe_encoded(encoded: EncodedModel, samples: int, seed: int) -> dict[str, Score]:
-    """Score the codes and posteriors of a model."""
     _, model, index, q = encoded
     latent = model.run.latent
     summary = model.summarise(q, samples, seed)
@@ -419,11 +424,7 @@ def likelihood_score(model: FittedModel, observations: int, particles: int, seed
         "log_likelihood",
         "burda2016",
         float(bounds.mean()),
-        details={
-            "standard error": error,
-            "observations": len(bounds),
-            "particles": particles,
-        },
+        details={"standard error": error, "observations": len(bounds), "particles": particles},
     )
 
 

@@ -8,24 +8,23 @@
 (64, 10)
 """
 
-from __future__ import annotations
-
 import dataclasses
+import operator
 import sys
 import warnings
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any, TypedDict, Unpack, overload
+from typing import Any, TypedDict, Unpack, get_type_hints, overload
 
 import numpy as np
 
+from unweave.core import spec
 from unweave.core.console import PlainConsole
+from unweave.core.hints import nearest
 from unweave.core.notes import print_notes
 from unweave.core.optimisers import Adam
 from unweave.core.spec import digest
-from unweave.data import Dataset
 from unweave.data.splits import AnySplit, with_split
-from unweave.evaluation.fit_arguments import check_fields, read_seeds
 from unweave.evaluation.model import FittedModel, as_data
 from unweave.evaluation.monitor import Measure, as_measures
 from unweave.evaluation.tasks import Executor, Job, Task, ThisProcess, forget_failures
@@ -34,17 +33,10 @@ from unweave.latents import Latent
 from unweave.likelihoods import Likelihood
 from unweave.networks import Network
 from unweave.objectives import Label, Objective
-from unweave.training import (
-    Outcome,
-    Precision,
-    Progress,
-    Row,
-    Silent,
-    TrainingInterrupted,
-    notes,
-)
+from unweave.training import Outcome, Precision, Progress, Row, Silent, TrainingInterrupted, notes
 from unweave.training.collapse import collapse_warning
 from unweave.training.final_terms import collapsed
+from unweave.training.overrides import OTHER_NAMES
 from unweave.training.own_data import Datasets, is_own_data, suggest
 from unweave.training.precision import check_precision
 from unweave.training.processes import ALONE, Processes
@@ -70,38 +62,25 @@ class Fields(TypedDict, total=False):
     steps: int
 
 
-@overload
-def fit(
-    data: Any,
-    *,
-    seed: int = ...,
-    device: str = ...,
-    store: str | Path | None = ...,
-    progress: AnyProgress = ...,
-    split: AnySplit | None = ...,
-    precision: Precision = ...,
-    measure: Measure | Sequence[Measure] | None = ...,
-    on: Executor | None = ...,
-    retry_failed: bool = ...,
-    **fields: Unpack[Fields],
-) -> FittedModel: ...
+class Options(Fields, total=False):
+    """All that `fit` takes beside the data and the seed."""
+
+    device: str
+    store: str | Path | None
+    progress: AnyProgress
+    split: AnySplit | None
+    precision: Precision
+    measure: Measure | Sequence[Measure] | None
+    on: Executor | None
+    retry_failed: bool
 
 
 @overload
-def fit(
-    data: Any,
-    *,
-    seed: Iterable[int],
-    device: str = ...,
-    store: str | Path | None = ...,
-    progress: AnyProgress = ...,
-    split: AnySplit | None = ...,
-    precision: Precision = ...,
-    measure: Measure | Sequence[Measure] | None = ...,
-    on: Executor | None = ...,
-    retry_failed: bool = ...,
-    **fields: Unpack[Fields],
-) -> list[FittedModel]: ...
+def fit(data: Any, *, seed: int = ..., **options: Unpack[Options]) -> FittedModel: ...
+
+
+@overload
+def fit(data: Any, *, seed: Iterable[int], **options: Unpack[Options]) -> list[FittedModel]: ...
 
 
 def fit(
@@ -191,7 +170,12 @@ def fit(
     if progress is True:
         print_notes(console, _held_out_lines(outcomes))
     trained_on = datasets.load(spec)
-    models = [_model(outcome, trained_on, store) for outcome in outcomes if not outcome.failure]
+    where = None if store is None else Store(store_root(store))
+    models = [
+        FittedModel(outcome, trained_on, None if where is None else where.folder(outcome.run).path)
+        for outcome in outcomes
+        if not outcome.failure
+    ]
     return models if several else models[0]
 
 
@@ -295,24 +279,15 @@ def _held_out_lines(outcomes: Sequence[Outcome]) -> list[str]:
     ]
 
 
-class Callback:
+class Callback(Silent):
     """Progress that calls a function with the step and a log row for each lane."""
 
     def __init__(self, function: Callable[[int, Sequence[Row]], object]) -> None:
         self.function = function
 
-    def begin(self, runs: Sequence[Run], step: int) -> None:
-        """Do nothing."""
-
     def advance(self, step: int, rows: Sequence[Row]) -> None:
         """Call the function."""
         self.function(step, rows)
-
-    def broke(self, run: Run, failure: Row) -> None:
-        """Do nothing."""
-
-    def end(self) -> None:
-        """Do nothing."""
 
 
 def _as_progress(progress: AnyProgress, console: PlainConsole) -> Progress:
@@ -337,6 +312,72 @@ def unmeasured(store: object) -> str:
     )
 
 
-def _model(outcome: Outcome, dataset: Dataset, store: str | Path | None) -> FittedModel:
-    folder = None if store is None else Store(store_root(store)).folder(outcome.run).path
-    return FittedModel(outcome, dataset, folder)
+_SHOWN = 3  # classes that are named of those that have a field
+_PARTS: dict[str, dict[str, type]] = {
+    name: spec.members(hint) for name, hint in get_type_hints(Run, include_extras=True).items()
+}
+
+
+def check_fields(fields: Mapping[str, Any]) -> None:
+    """Raise a ValueError for a field that a run does not have, or a part given as something else.
+
+    >>> check_fields({"lr": 0.1})
+    Traceback (most recent call last):
+        ...
+    ValueError: fit has no argument 'lr': did you mean optimiser=uw.Adam(lr=0.1)?
+    """
+    for name, value in fields.items():
+        if name not in _PARTS:
+            raise ValueError(f"fit has no argument {name!r}: {_place(name, value)}")
+        kinds = _PARTS[name]
+        if name != "labels" and isinstance(value, (list, tuple)):
+            raise ValueError(
+                f"{name}: expected one {name}, got {len(value)}: call fit once for each, as in "
+                f"[uw.fit(data, {name}=each) for each in ...]"
+            )
+        if isinstance(value, str) and value in kinds:
+            raise ValueError(
+                f"{name}: expected an object, got {value!r}: use {name}={_call(name, kinds[value])}"
+            )
+        if isinstance(value, type) and value in kinds.values():
+            raise ValueError(
+                f"{name}: expected an object, got its class: use {name}={_call(name, value)}"
+            )
+        if name == "latent" and isinstance(value, int):
+            raise ValueError(f"latent: expected a latent space, got {value}: {_place(name, value)}")
+
+
+def read_seeds(seed: int | Iterable[int]) -> list[int]:
+    """Return the seeds that `fit` was given: one, or several."""
+    several = isinstance(seed, Iterable) and not isinstance(seed, str)
+    every: Any = seed if several else [seed]
+    try:
+        return [operator.index(each) for each in every]
+    except TypeError:
+        raise ValueError(
+            f"seed: expected an integer, or several as in seed=range(4) or seed=[0, 1, 2], got "
+            f"{seed!r}"
+        ) from None
+
+
+def _place(name: str, value: object) -> str:
+    """Say where an argument belongs: to a part, or under another name."""
+    path = "latent.size" if name == "latent" else OTHER_NAMES.get(name, name).partition(",")[0]
+    owner, _, field = path.rpartition(".")
+    if not owner and path in _PARTS:
+        return f"did you mean {path}?"
+    found = []
+    for part, kinds in _PARTS.items():
+        having = [cls for cls in kinds.values() if field in spec.field_names(cls)]
+        if having and part != "data" and owner in ("", part):
+            usual = type(getattr(Run(), part))
+            found += [(part, cls) for cls in ([usual] if usual in having else having[:_SHOWN])]
+    if not found:
+        return nearest(name, [part for part in _PARTS if part not in ("data", "init")])
+    given = repr(value) if field == "size" and isinstance(value, int) else f"{field}={value!r}"
+    return f"did you mean {' or '.join(f'{p}={_call(p, c, given)}' for p, c in found)}?"
+
+
+def _call(part: str, cls: type, arguments: str = "") -> str:
+    home = "uw.likelihoods." if part == "likelihood" else "uw."
+    return f"{home}{cls.__name__}({arguments})"

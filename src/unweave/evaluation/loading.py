@@ -1,7 +1,5 @@
 """Load trained models, from their run folders or from single files."""
 
-from __future__ import annotations
-
 import warnings
 from collections.abc import Callable, Iterable
 from pathlib import Path
@@ -110,7 +108,6 @@ def loader_like(model: FittedModel) -> Callable[[Path], FittedModel]:
 
 
 def _load(path: str | Path, finder: SourceFinder, network: Network | None) -> FittedModel:
-    """Read a run, and find the source of its data."""
     outcome, record, folder = _read_trained(Path(path), network)
     run = outcome.run
     if finder.split in ("validation", "test") and takes_all(run.data):

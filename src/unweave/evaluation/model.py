@@ -1,7 +1,5 @@
 """A trained model: encode, decode, sample, traverse."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
@@ -26,15 +24,11 @@ from unweave.data import (
     from_array,
     read_like,
 )
-from unweave.data.files.detect import from_path
 from unweave.data.files.new_observations import arrange_like
+from unweave.data.sources import from_path
 from unweave.data.splits import split_of
 from unweave.evaluation.notebook import model_html
-from unweave.evaluation.source import (
-    DataSource,
-    check_not_a_name,
-    open_like,
-)
+from unweave.evaluation.source import DataSource, check_not_a_name, open_like
 from unweave.evaluation.stacked import StackedModels, stack_one
 from unweave.latents import Distribution, with_hard_samples
 from unweave.metrics import Table

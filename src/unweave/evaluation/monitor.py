@@ -34,8 +34,7 @@ from unweave.evaluation.evaluate import AggregateName, aggregates, encode
 from unweave.evaluation.model import FittedModel, chosen_rows, factor_columns
 from unweave.evaluation.stacked import StackedModels
 from unweave.evaluation.validation import Validation
-from unweave.metrics import METRICS, UNSUPERVISED, Table
-from unweave.metrics import evaluate as evaluate_table
+from unweave.metrics import METRICS, UNSUPERVISED, Table, evaluate as evaluate_table
 from unweave.metrics.registry import find_metrics, select
 from unweave.training import Lanes, Outcome, Row
 from unweave.training.run import Run
@@ -193,13 +192,11 @@ def _start(measure: Measure, lanes: Lanes) -> Callable[[], list[Row]]:
 
 
 def _stacked(lanes: Lanes) -> StackedModels:
-    """Return the networks of the lanes, which share their state."""
     weights = {**lanes.state.parameters, **lanes.state.buffers}
     return StackedModels(copy.deepcopy(lanes.nets).eval(), weights)
 
 
 def _models(lanes: Lanes) -> list[FittedModel]:
-    """Return the lanes as models, which share their state."""
     nets, weights = (stacked := _stacked(lanes)).nets, stacked.weights
     return [
         FittedModel(

@@ -1,7 +1,5 @@
 """Score stored runs in this process or in others: what is asked for, and what comes back."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
@@ -17,8 +15,7 @@ from unweave.core.spec import Count, Seed, spec
 from unweave.evaluation.evaluate import map_tables
 from unweave.evaluation.loading import load_each
 from unweave.evaluation.model import Codes, FittedModel
-from unweave.metrics import Scores, Table
-from unweave.metrics import evaluate as evaluate_table
+from unweave.metrics import Scores, Table, evaluate as evaluate_table
 from unweave.metrics.registry import MetricChoice
 from unweave.metrics.table_npz import table_bytes
 from unweave.training.leases import FolderInUse

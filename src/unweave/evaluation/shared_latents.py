@@ -1,7 +1,5 @@
 """Match latent variables across models that encoded the same rows: which models found which."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 

@@ -31,10 +31,10 @@ from unweave.data import (
     from_array,
 )
 from unweave.data.files.array_file import TableFile, open_array_file
-from unweave.data.files.detect import from_path
 from unweave.data.files.new_observations import arrange_like
 from unweave.data.files.tables import join_columns
 from unweave.data.scaling import BYTES
+from unweave.data.sources import from_path
 from unweave.data.splits import AnySplit, available_splits, split_of, with_split
 from unweave.training.store import DataRecord
 
@@ -235,12 +235,10 @@ def _array_settings(source: Data, schema: Schema) -> dict[str, Any]:
 
 
 def _source_of(data: Data) -> Data:
-    """Return the data that a selection or pairs are made of."""
     return _source_of(data.source) if isinstance(data, (Selected, Paired)) else data
 
 
 def _with_source(data: Data, source: Data) -> Data:
-    """Return the same selection or pairs of another source."""
     if isinstance(data, (Selected, Paired)):
         inner = cast(SourceData, _with_source(data.source, source))
         return cast(Data, dataclasses.replace(data, source=inner))

@@ -105,7 +105,7 @@ class StackedModels:
         size = self.chunk(dataset.shape)
         for start in range(0, len(index), size):
             part = slice(start, start + size)
-            codes = self.together(_raw, dataset.images(index[part]))
+            codes = self.together(lambda nets, x: nets.model.raw(x), dataset.images(index[part]))
             raw[:, part] = codes
             if progress:
                 progress(codes.shape[1] * len(self))
@@ -125,7 +125,3 @@ def join(several: Sequence[StackedModels]) -> StackedModels:
         return first
     lanes = {n: [lane for each in several for lane in each.weights[n]] for n in first.weights}
     return StackedModels(first.nets, {name: stack_lanes(values) for name, values in lanes.items()})
-
-
-def _raw(nets: Nets, x: Tensor) -> Tensor:
-    return nets.model.raw(x)

@@ -1,7 +1,5 @@
 """Tasks: runs to train on one dataset, described by specs and paths alone, and who trains them."""
 
-from __future__ import annotations
-
 import math
 import time
 from collections.abc import Iterable, Iterator

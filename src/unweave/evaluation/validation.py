@@ -1,7 +1,5 @@
 """Held-out loss: distortion, rate and R^2 of models on observations they are not trained on."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from functools import cached_property
 from typing import NamedTuple

@@ -7,8 +7,6 @@ little endian), the header (a `ModelData` as JSON), spaces up to a multiple of 8
 `File` of the types here.
 """
 
-from __future__ import annotations
-
 import dataclasses
 import gzip
 import json

@@ -1,7 +1,5 @@
 """Points in the plane for codes: principal components, and embeddings of other packages."""
 
-from __future__ import annotations
-
 import logging
 import warnings
 from collections.abc import Iterator

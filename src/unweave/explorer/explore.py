@@ -1,7 +1,5 @@
 """Explore models in the browser: a server on this machine, or the page in a notebook."""
 
-from __future__ import annotations
-
 import threading
 import webbrowser
 from collections.abc import Callable, Mapping, Sequence

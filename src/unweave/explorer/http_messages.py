@@ -1,7 +1,5 @@
 """The little of HTTP that the explorer's server speaks: one strict request a connection."""
 
-from __future__ import annotations
-
 import re
 import socket
 import time

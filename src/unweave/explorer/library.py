@@ -1,7 +1,5 @@
 """The runs that a server shows: listed without their weights, and read again when files change."""
 
-from __future__ import annotations
-
 import secrets
 import threading
 from collections import OrderedDict
@@ -143,7 +141,6 @@ class Library:
             return _Listed(source, version, None)
 
     def _note(self, text: str) -> None:
-        """Print a note once."""
         if text not in self._notes:
             self._notes.add(text)
             print_notes(err, [text])
@@ -170,7 +167,6 @@ class Library:
         return self._names.names
 
     def _known(self) -> dict[str, tuple[RunSource, RunData]]:
-        """Return the runs that could be read by id, each once."""
         known: dict[str, tuple[RunSource, RunData]] = {}
         for key, (source, _, data) in self._listed.items():
             if data and data.id in known:

@@ -1,7 +1,5 @@
 """Compute everything the explorer's page shows of one model."""
 
-from __future__ import annotations
-
 import hashlib
 from typing import Any
 
@@ -35,7 +33,6 @@ from unweave.explorer.onnx_export import export_decoder, export_encoder
 from unweave.explorer.pictures import colours_of, strip, thumbnail_sheets
 from unweave.explorer.quantiles import prior_quantiles
 from unweave.latents import prior_samples
-from unweave.objectives import Nets
 from unweave.report.analysis import Analysis, Variable, analyse
 from unweave.report.pictures import ColourMap, are_pixels, is_image
 from unweave.report.traversals import image_colours
@@ -81,8 +78,10 @@ def model_data(
     analysis = analyse(model, rows, scores={}, seed=seed)
     run, schema = model.run, model.schema
     start = analysis.starts()[0].row
-    order = _order(len(analysis.table), start, seed)
+    order = Noise(seed, 0, "explorer").permutation(len(analysis.table), "order").numpy()
+    order = np.concatenate([[start], order[order != start]])
     colours = image_colours(analysis) if is_image(schema.shape) else None
+    noise = Noise(seed, 0, "explorer", model.device)
     return ModelData(
         id=run.digest,
         name=name or f"{run.objective.kind}, seed {run.seed}",
@@ -101,18 +100,12 @@ def model_data(
         informative=analysis.informative.tolist(),
         chance=analysis.chance.tolist(),
         rows=_rows(analysis, order, thumbnails, colours, embedding, seed),
-        prior=_prior_samples(model, seed),
+        prior=_coarse(prior_samples(model.prior(), _PRIOR_SAMPLES, noise).cpu()),
         start=0,
         encoder=File(export_encoder(model), planes=4),
         decoder=File(export_decoder(model), planes=4),
         drawn=_drawn(analysis, start, colours),
     )
-
-
-def _order(count: int, start: int, seed: int) -> NDArray[np.int64]:
-    """Return rows of the table in random order, after the one to start from."""
-    order = Noise(seed, 0, "explorer").permutation(count, "order").numpy()
-    return np.concatenate([[start], order[order != start]])
 
 
 def _data_fingerprint(model: FittedModel) -> str:
@@ -255,32 +248,24 @@ def _rows(
     means = analysis.means[order].astype(np.float32)
     chosen = [table.factor_names.index(name) for name in _factor_names(analysis)]
     error = _errors(analysis)[order] if model.run.objective.autoencodes else None
+    relaxed = torch.as_tensor(analysis.samples[order[:_POSTERIOR_SAMPLES]])
+    observations = analysis.observations(order[:thumbnails].tolist())
+    shown: Thumbnails | Values = Values(len(observations), observations.astype(np.float32))
+    if colours is not None:
+        shown = thumbnail_sheets(observations, colours)
     return ObservedRows(
         count=len(order),
         index=analysis.index[order].tolist(),
         names=[table.row_names[row] for row in order] if table.row_names else [],
         mean=means,
-        sample=_samples(analysis, order[:_POSTERIOR_SAMPLES]),
+        sample=_coarse(model.run.latent.hard_samples(relaxed)),
         factors=table.factors[order][:, chosen].astype(np.float32),
         error=error,
         pca=principal_components(means),
         embedding=embed(means, embedding, seed) if embedding else None,
         embedding_name=METHOD_NAMES[embedding] if embedding else "",
-        shown=_shown(analysis, order[:thumbnails].tolist(), colours),
+        shown=shown,
     )
-
-
-def _samples(analysis: Analysis, rows: NDArray[np.int64]) -> Array:
-    """Return one sample of q(z|x) for each of the rows, (n, D), hard for discrete variables."""
-    relaxed = torch.as_tensor(analysis.samples[rows])
-    return _coarse(analysis.model.run.latent.hard_samples(relaxed))
-
-
-def _shown(analysis: Analysis, rows: list[int], colours: ColourMap | None) -> Thumbnails | Values:
-    observations = analysis.observations(rows)
-    if colours is not None:
-        return thumbnail_sheets(observations, colours)
-    return Values(len(rows), observations.astype(np.float32))
 
 
 def _errors(analysis: Analysis) -> Array:
@@ -298,18 +283,9 @@ def _errors(analysis: Analysis) -> Array:
 def _error(model: FittedModel, index: NDArray[Any], means: NDArray[Any]) -> NDArray[np.float64]:
     x = model.dataset.images(torch.as_tensor(index, device=model.device))
     codes = torch.as_tensor(means, device=model.device)
-    decoded = model.trained.alone(0, _decode, codes)
+    decoded = model.trained.alone(0, lambda nets, z: nets.model.decode(z).mean, codes)
     squares: NDArray[np.float64] = (x - decoded).double().square().flatten(1).mean(1).cpu().numpy()
     return squares
-
-
-def _decode(nets: Nets, z: Tensor) -> Tensor:
-    return nets.model.decode(z).mean
-
-
-def _prior_samples(model: FittedModel, seed: int) -> Array:
-    noise = Noise(seed, 0, "explorer", model.device)
-    return _coarse(prior_samples(model.prior(), _PRIOR_SAMPLES, noise).cpu())
 
 
 def _coarse(samples: Tensor) -> Array:

@@ -1,7 +1,5 @@
 """Export encoders and decoders to ONNX, and check every export against PyTorch."""
 
-from __future__ import annotations
-
 import contextlib
 import copy
 import logging

@@ -1,7 +1,5 @@
 """Texts without the paths of this machine, which others may read."""
 
-from __future__ import annotations
-
 import re
 
 # From a root on, folders may have spaces; a space before another root begins another path.

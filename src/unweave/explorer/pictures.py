@@ -1,9 +1,6 @@
 """Images of observations as files: sheets of thumbnails, and strips of traversals."""
 
-from __future__ import annotations
-
 import io
-from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -37,14 +34,14 @@ def thumbnail_sheets(images: Floats, colours: ColourMap) -> Thumbnails:
     each = columns * rows
     sheets = [_sheet(tiles[n : n + each], columns) for n in range(0, count, each)]
     kind = _smallest(sheets[0], may_lose=colours.pixels)
-    files = [File(_ENCODERS[kind](sheet)) for sheet in sheets]
+    files = [File(_encoded(sheet, kind)) for sheet in sheets]
     return Thumbnails(count, columns, rows, (width, height), files, _TYPES[kind])
 
 
 def strip(images: Floats, colours: ColourMap) -> File:
     """Draw images (n, C, H, W) side by side as a PNG."""
     tiles = _tiles(images, colours)
-    return File(_png(_sheet(tiles, len(tiles))))
+    return File(_encoded(_sheet(tiles, len(tiles)), "png"))
 
 
 def _tiles(images: Floats, colours: ColourMap) -> Pixels:
@@ -66,24 +63,16 @@ def _sheet(tiles: Pixels, columns: int) -> Image.Image:
     return Image.fromarray(canvas[..., 0] if bands == 1 else canvas)
 
 
-def _png(sheet: Image.Image) -> bytes:
-    return _saved(sheet, format="PNG", optimize=True)
+_FORMATS: dict[str, dict[str, Any]] = {  # options of Pillow
+    "png": {"format": "PNG", "optimize": True},
+    "webp": {"format": "WEBP", "lossless": True, "method": 4},
+    "lossy": {"format": "WEBP", "quality": _QUALITY, "method": 4},
+}
 
 
-def _webp(sheet: Image.Image) -> bytes:
-    return _saved(sheet, format="WEBP", lossless=True, method=4)
-
-
-def _lossy(sheet: Image.Image) -> bytes:
-    return _saved(sheet, format="WEBP", quality=_QUALITY, method=4)
-
-
-_ENCODERS: dict[str, Callable[[Image.Image], bytes]] = {"png": _png, "webp": _webp, "lossy": _lossy}
-
-
-def _saved(sheet: Image.Image, **options: Any) -> bytes:
+def _encoded(sheet: Image.Image, kind: str) -> bytes:
     file = io.BytesIO()
-    sheet.save(file, **options)
+    sheet.save(file, **_FORMATS[kind])
     return file.getvalue()
 
 
@@ -92,6 +81,6 @@ def _smallest(sheet: Image.Image, may_lose: bool) -> str:
 
     Colours that stand for measured channels would run into each other.
     """
-    kinds = [kind for kind in _ENCODERS if may_lose or kind != "lossy"]
-    sizes = {kind: len(_ENCODERS[kind](sheet)) for kind in kinds}
+    kinds = [kind for kind in _FORMATS if may_lose or kind != "lossy"]
+    sizes = {kind: len(_encoded(sheet, kind)) for kind in kinds}
     return min(kinds, key=lambda kind: sizes[kind] / (_WORTH if kind == "lossy" else 1))

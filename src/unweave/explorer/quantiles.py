@@ -1,7 +1,5 @@
 """Quantiles of priors, for sliders that are even in the prior's probability."""
 
-from __future__ import annotations
-
 from typing import Protocol, runtime_checkable
 
 import numpy as np

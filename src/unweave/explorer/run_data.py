@@ -1,7 +1,5 @@
 """Read what the explorer's page shows of runs: settings, scores and curves, without weights."""
 
-from __future__ import annotations
-
 import math
 import re
 from collections import Counter

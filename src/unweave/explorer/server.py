@@ -5,8 +5,6 @@ they carry another Host (DNS rebinding), Origin or Sec-Fetch-Site. A path in a r
 with the known ones and never becomes the path of a file.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import socket

@@ -1,7 +1,5 @@
 """Share models: the explorer and everything about them in one file."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from functools import partial
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Where the runs that a server shows come from: models in memory, and folders of a store."""
 
-from __future__ import annotations
-
 import os
 import time
 from collections.abc import Callable, Hashable
@@ -95,7 +93,6 @@ class StoredRun:
         return changed, files, self._trained
 
     def _files(self) -> Hashable:
-        """Return names, times and sizes of the files."""
         with os.scandir(self.key) as entries:
             return frozenset(_facts(entry) for entry in entries)
 
@@ -133,15 +130,13 @@ class StoredRuns:
 
     def __call__(self) -> list[RunSource]:
         """List the runs as they are now."""
-        found = ((name, self._known.get(name) or self._opened(name)) for name in self._names())
+        try:
+            names = os.listdir(self.root)
+        except FileNotFoundError:  # training will make the store
+            names = []
+        found = ((name, self._known.get(name) or self._opened(name)) for name in names)
         self._known = {name: run for name, run in found if run}
         return [run for _, run in sorted(self._known.values(), key=itemgetter(0))]
-
-    def _names(self) -> list[str]:
-        try:
-            return os.listdir(self.root)
-        except FileNotFoundError:  # training will make the store
-            return []
 
     def _opened(self, name: str) -> tuple[float, StoredRun] | None:
         """Return a run and when it was begun, or None if the folder has no run.

@@ -1,7 +1,5 @@
 """Triton kernels for the most frequent operations; without a suitable GPU, torch is used."""
 
-from __future__ import annotations
-
 import contextlib
 import functools
 import importlib.util
@@ -42,7 +40,6 @@ def first_line(error: Exception) -> str:
 
 
 def _run_smallest() -> None:
-    """Build and run the smallest of the kernels."""
     from unweave.kernels.sums import sum_parts
 
     sum_parts(torch.ones(2, 1, device="cuda"))

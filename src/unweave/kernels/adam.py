@@ -1,7 +1,5 @@
 """Adam for all parameters of a player in all lanes, in a few launches.  [Kingma2015] alg. 1."""
 
-from __future__ import annotations
-
 import math
 
 import triton

@@ -1,7 +1,5 @@
 """The Bernoulli log-likelihood of images, and its gradient, in logit kernel each."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import torch

@@ -11,8 +11,6 @@ transposed convolution, and `weight_grad` (by W) the gradient of the weights of 
 derivatives of each are the other two. Patches are never written to memory.
 """
 
-from __future__ import annotations
-
 import functools
 from typing import NamedTuple
 

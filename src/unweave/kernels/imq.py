@@ -4,8 +4,6 @@ A program takes a block of points i of one row and goes through all points j, bl
 table of pairs is stored, and sums always have the same order.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 import torch

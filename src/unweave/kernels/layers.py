@@ -9,8 +9,6 @@ gradient is still in registers. The second one therefore takes the first one's b
 and the first one is called with `deferred`, so that it leaves these gradients to the second.
 """
 
-from __future__ import annotations
-
 from typing import Any
 
 import torch
@@ -126,101 +124,71 @@ def _through_relu(g: Tensor, out: Tensor) -> tuple[Tensor, Tensor]:
     return _outer(before, g), total if g.dim() == 5 else total.squeeze(0)
 
 
-class _Convolution(Function):
-    """The common part of `Down` and `Up`.
+class Convolution(Function):
+    """A convolution with a bias, T, W and bias to S, and a ReLU if `activate`.
 
-    Their arguments are image, weights, bias, bias_below, activate and deferred.
+    If `transposed`, it is the transposed convolution, S, W and bias to T.
     """
 
     @staticmethod
+    def forward(
+        x: Tensor,
+        w: Tensor,
+        bias: Tensor | None,
+        bias_below: Tensor | None,
+        transposed: bool,
+        activate: bool,
+        deferred: bool,
+    ) -> Tensor:
+        convolve = _up if transposed else _down
+        return _outer(convolve(_inner(x), _inner(w), _rows(bias), activate), x)
+
+    @staticmethod
     def setup_context(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
-        x, w, _, bias_below, ctx.activate, ctx.deferred = inputs
+        x, w, _, bias_below, ctx.transposed, ctx.activate, ctx.deferred = inputs
         ctx.has_bias_below = bias_below is not None
         ctx.save_for_backward(x, w, *[output] * (ctx.activate and not ctx.deferred))
 
     @staticmethod
-    def before(ctx: Any, g: Tensor) -> tuple[Tensor, Tensor | None]:
-        """Return the gradient before the ReLU, if there was one, and that of the bias."""
-        if not ctx.activate:
-            return g, _over_pixels(g) if ctx.needs_input_grad[2] else None
-        if ctx.deferred:
-            return g, None
-        before, total = _through_relu(g, ctx.saved_tensors[2])
-        return before, total if ctx.needs_input_grad[2] else None
-
-    @staticmethod
-    def through(
-        ctx: Any, back: type[Function], masked: Any, g: Tensor
-    ) -> tuple[Tensor | None, Tensor | None]:
-        """Return the gradients of the image and of the bias below, by the transposed function."""
-        x, w = ctx.saved_tensors[:2]
-        if not ctx.needs_input_grad[0]:
-            return None, None
-        if ctx.has_bias_below and not torch.is_grad_enabled():
-            inner, total = masked(_inner(g), _inner(w), _inner(x))
-            by_x, by_below = _outer(inner, g), total if g.dim() == 5 else total.squeeze(0)
-        else:
-            by_x = back.apply(g, w, None, None, False, False)  # type: ignore[no-untyped-call]
-            by_x, by_below = _through_relu(by_x, x) if ctx.has_bias_below else (by_x, None)
-        return by_x, by_below if ctx.needs_input_grad[3] else None
-
-
-class Down(_Convolution):
-    """A convolution with a bias, and a ReLU if `activate`: T, W, bias to S."""
-
-    @staticmethod
-    def forward(
-        t: Tensor,
-        w: Tensor,
-        bias: Tensor | None,
-        bias_below: Tensor | None,
-        activate: bool,
-        deferred: bool,
-    ) -> Tensor:
-        return _outer(_down(_inner(t), _inner(w), _rows(bias), activate), t)
-
-    @staticmethod
     def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor | None, ...]:
-        t, g = ctx.saved_tensors[0], gradients[0]
-        g, by_bias = _Convolution.before(ctx, g)
-        by_t, by_below = _Convolution.through(ctx, Up, _up_masked, g)
-        by_w = WeightGrad.apply(g, t) if ctx.needs_input_grad[1] else None  # type: ignore[no-untyped-call]
-        return by_t, by_w, by_bias, by_below, None, None
+        g, by_bias = _before_relu(ctx, gradients[0])
+        by_x, by_below = _by_image(ctx, g)
+        both = (ctx.saved_tensors[0], g) if ctx.transposed else (g, ctx.saved_tensors[0])
+        by_w = WeightGrad.apply(*both) if ctx.needs_input_grad[1] else None  # type: ignore[no-untyped-call]
+        return by_x, by_w, by_bias, by_below, None, None, None
 
     @staticmethod
     def vmap(info: Any, in_dims: tuple[Any, ...], *args: Any) -> Any:
-        return _mapped(Down, info, in_dims, *args)
+        return _mapped(Convolution, info, in_dims, *args)
 
 
-class Up(_Convolution):
-    """A transposed convolution with a bias, and a ReLU if `activate`: S, W, bias to T."""
+def _before_relu(ctx: Any, g: Tensor) -> tuple[Tensor, Tensor | None]:
+    """Return the gradient before the ReLU, if there was one, and that of the bias."""
+    if not ctx.activate:
+        return g, _over_pixels(g) if ctx.needs_input_grad[2] else None
+    if ctx.deferred:
+        return g, None
+    before, total = _through_relu(g, ctx.saved_tensors[2])
+    return before, total if ctx.needs_input_grad[2] else None
 
-    @staticmethod
-    def forward(
-        s: Tensor,
-        w: Tensor,
-        bias: Tensor | None,
-        bias_below: Tensor | None,
-        activate: bool,
-        deferred: bool,
-    ) -> Tensor:
-        return _outer(_up(_inner(s), _inner(w), _rows(bias), activate), s)
 
-    @staticmethod
-    def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor | None, ...]:
-        s, g = ctx.saved_tensors[0], gradients[0]
-        g, by_bias = _Convolution.before(ctx, g)
-        by_s, by_below = _Convolution.through(ctx, Down, _down_masked, g)
-        by_w = WeightGrad.apply(s, g) if ctx.needs_input_grad[1] else None  # type: ignore[no-untyped-call]
-        return by_s, by_w, by_bias, by_below, None, None
-
-    @staticmethod
-    def vmap(info: Any, in_dims: tuple[Any, ...], *args: Any) -> Any:
-        return _mapped(Up, info, in_dims, *args)
+def _by_image(ctx: Any, g: Tensor) -> tuple[Tensor | None, Tensor | None]:
+    """Return the gradients of the image and of the bias below, by the transposed function."""
+    x, w = ctx.saved_tensors[:2]
+    if not ctx.needs_input_grad[0]:
+        return None, None
+    if ctx.has_bias_below and not torch.is_grad_enabled():
+        masked = _down_masked if ctx.transposed else _up_masked
+        inner, total = masked(_inner(g), _inner(w), _inner(x))
+        by_x, by_below = _outer(inner, g), total if g.dim() == 5 else total.squeeze(0)
+    else:
+        by_x = Convolution.apply(g, w, None, None, not ctx.transposed, False, False)  # type: ignore[no-untyped-call]
+        by_x, by_below = _through_relu(by_x, x) if ctx.has_bias_below else (by_x, None)
+    return by_x, by_below if ctx.needs_input_grad[3] else None
 
 
 class WeightGrad(Function):
-    """The gradient of the weights of `Down` and `Up`: S, T to W, in float32."""
+    """The gradient of the weights of `Convolution`: S, T to W, in float32."""
 
     @staticmethod
     def forward(s: Tensor, t: Tensor) -> Tensor:
@@ -234,10 +202,10 @@ class WeightGrad(Function):
     def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor | None, ...]:
         s, t = ctx.saved_tensors
         of_s, of_t = ctx.needs_input_grad
-        plain = gradients[0], None, None, False, False
+        weights, plain = (gradients[0], None, None), (False, False)
         return (
-            Down.apply(t, *plain) if of_s else None,  # type: ignore[no-untyped-call]
-            Up.apply(s, *plain) if of_t else None,  # type: ignore[no-untyped-call]
+            Convolution.apply(t, *weights, False, *plain) if of_s else None,  # type: ignore[no-untyped-call]
+            Convolution.apply(s, *weights, True, *plain) if of_t else None,  # type: ignore[no-untyped-call]
         )
 
     @staticmethod
@@ -261,6 +229,5 @@ def convolve(
     """
     if torch.is_autocast_enabled(x.device.type):
         x = x.to(torch.get_autocast_dtype(x.device.type))
-    function = Up if transposed else Down
-    y: Tensor = function.apply(x, weight, bias, bias_below, activate, deferred)  # type: ignore[no-untyped-call]
+    y: Tensor = Convolution.apply(x, weight, bias, bias_below, transposed, activate, deferred)  # type: ignore[no-untyped-call]
     return y

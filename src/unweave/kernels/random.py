@@ -1,7 +1,5 @@
 """Philox4x32-10, with the same bits as `unweave.core.noise`, and normal numbers from it."""
 
-from __future__ import annotations
-
 import torch
 import triton
 import triton.language as tl

@@ -1,7 +1,5 @@
 """The integers from which the sprite kernel draws."""
 
-from __future__ import annotations
-
 from typing import NamedTuple
 
 

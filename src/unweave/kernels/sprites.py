@@ -1,7 +1,5 @@
 """Draw the sprites of `unweave.data.synthetic.shapes2d` in one kernel, bit for bit."""
 
-from __future__ import annotations
-
 import torch
 import triton
 import triton.language as tl

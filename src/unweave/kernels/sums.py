@@ -1,7 +1,5 @@
 """Sums over pixels, computed in parts that are always added in the same order."""
 
-from __future__ import annotations
-
 import torch
 import triton
 import triton.language as tl

@@ -1,7 +1,5 @@
 """How our autograd functions are vmapped: the mapped dimension joins their first one."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from torch import Tensor
@@ -10,8 +8,11 @@ from torch.autograd import Function
 
 def lanes_first(info: Any, in_dims: tuple[Any, ...], args: tuple[Any, ...]) -> list[Any]:
     """Return the arguments with the mapped dimension in front of every tensor."""
+    count = info.batch_size
     return [
-        _lanes_first(arg, dim, info.batch_size) if isinstance(arg, Tensor) else arg
+        (arg.expand(count, *arg.shape) if dim is None else arg.movedim(dim, 0))
+        if isinstance(arg, Tensor)
+        else arg
         for arg, dim in zip(args, in_dims, strict=True)
     ]
 
@@ -21,7 +22,3 @@ def apply_flattened(function: type[Function], info: Any, args: list[Any]) -> tup
     flat = [arg.flatten(0, 1) if isinstance(arg, Tensor) else arg for arg in args]
     out: Tensor = function.apply(*flat)  # type: ignore[no-untyped-call]
     return out.unflatten(0, (info.batch_size, -1)), 0
-
-
-def _lanes_first(x: Tensor, dim: int | None, count: int) -> Tensor:
-    return x.expand(count, *x.shape) if dim is None else x.movedim(dim, 0)

@@ -5,68 +5,43 @@ many values the encoder outputs for it (`outputs`). It provides the posterior, t
 rate KL(q(z|x) || p(z)). `Product` combines blocks.
 """
 
-from __future__ import annotations
-
 import functools
 
 import torch
 from torch import Tensor
 
-from unweave.latents.block import Block, FactorisedBlock, FixedPriorBlock, Node, SampledRateBlock
-from unweave.latents.discrete import Bernoulli, Categorical
-from unweave.latents.distributions import (
-    Bits,
-    DiagonalGaussian,
-    Distribution,
-    FullGaussian,
-    Joint,
-    OneHot,
-    Posterior,
-    Squashed,
-    distribution_at,
-    prior_samples,
-    rows,
-    with_hard_samples,
+from unweave.latents.block import (
+    Block as Block,
+    FactorisedBlock as FactorisedBlock,
+    FixedPriorBlock as FixedPriorBlock,
+    Node as Node,
+    SampledRateBlock as SampledRateBlock,
 )
-from unweave.latents.gaussian import Gaussian
-from unweave.latents.independent import Laplace, Sparse, StudentT, Uniform
-from unweave.latents.mixture import GaussianMixture, VampPrior
-from unweave.latents.prior import AnnealedPrior, PriorDensity
-from unweave.latents.tree import Latent, Product
-
-__all__ = [
-    "AnnealedPrior",
-    "Bernoulli",
-    "Bits",
-    "Block",
-    "Categorical",
-    "DiagonalGaussian",
-    "Distribution",
-    "FactorisedBlock",
-    "FixedPriorBlock",
-    "FullGaussian",
-    "Gaussian",
-    "GaussianMixture",
-    "Joint",
-    "Laplace",
-    "Latent",
-    "Node",
-    "OneHot",
-    "Posterior",
-    "PriorDensity",
-    "Product",
-    "SampledRateBlock",
-    "Sparse",
-    "Squashed",
-    "StudentT",
-    "Uniform",
-    "VampPrior",
-    "distribution_at",
-    "prior_samples",
-    "rows",
-    "variable_of_column",
-    "with_hard_samples",
-]
+from unweave.latents.discrete import Bernoulli as Bernoulli, Categorical as Categorical
+from unweave.latents.distributions import (
+    Bits as Bits,
+    DiagonalGaussian as DiagonalGaussian,
+    Distribution as Distribution,
+    FullGaussian as FullGaussian,
+    Joint as Joint,
+    OneHot as OneHot,
+    Posterior as Posterior,
+    Squashed as Squashed,
+    distribution_at as distribution_at,
+    prior_samples as prior_samples,
+    rows as rows,
+    with_hard_samples as with_hard_samples,
+)
+from unweave.latents.gaussian import Gaussian as Gaussian
+from unweave.latents.independent import (
+    Laplace as Laplace,
+    Sparse as Sparse,
+    StudentT as StudentT,
+    Uniform as Uniform,
+)
+from unweave.latents.mixture import GaussianMixture as GaussianMixture, VampPrior as VampPrior
+from unweave.latents.prior import AnnealedPrior as AnnealedPrior, PriorDensity as PriorDensity
+from unweave.latents.tree import Latent as Latent, Product as Product
 
 
 @functools.cache

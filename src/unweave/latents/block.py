@@ -320,6 +320,7 @@ class GaussianPosteriorBlock(Block):
     """
 
     encoding: Encoding = "diagonal"
+    """Covariance of the posterior q(z|x): diagonal or full."""
     gaussian_posterior = True
 
     @property
@@ -332,7 +333,6 @@ class GaussianPosteriorBlock(Block):
         return self.encoding == "diagonal"
 
     def posterior(self, raw: Tensor) -> DiagonalGaussian | FullGaussian:
-        """Return N(z; mean, S) for the encoder's output."""
         loc, log_variance = raw[..., : self.size], raw[..., self.size : 2 * self.size]
         log_scale = 0.5 * log_variance.clamp(*LOG_VARIANCE_BOUNDS)
         if self.encoding == "diagonal":
@@ -359,13 +359,12 @@ class ClosedFormRateBlock(GaussianPosteriorBlock, FixedPriorBlock):
     """
 
     sampled_rate: bool = False
+    """Whether to estimate the rate on the sample, even if it has a closed form."""
 
     def rate(self, q: Distribution, p: Distribution, z: Tensor) -> Tensor:
-        """Compute KL(q(z|x) || p(z)), (...)."""
         return super().rate(q, p, z) if self.sampled_rate else self.joint_rate(q, p)
 
     def rates(self, q: Distribution, p: Distribution, z: Tensor) -> Tensor:
-        """Compute KL(q(z_j|x) || p(z_j)) of every column, (..., D)."""
         return super().rates(q, p, z) if self.sampled_rate else self.marginal_rates(q, p)
 
     @abstractmethod

@@ -4,9 +4,8 @@ Densities with independent columns offer `expected_log_prob(mean, scale)`, E[log
 normal distribution. With the entropy of the posterior it gives the rate.
 """
 
-from __future__ import annotations
-
 import math
+from abc import abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import NamedTuple, Protocol
@@ -29,9 +28,9 @@ from unweave.latents.quadrature import expectation
 class FactorisedPrior(Distribution, Protocol):
     """A prior with independent columns and a known cross-entropy to normal distributions."""
 
+    @abstractmethod
     def expected_log_prob(self, mean: Tensor, scale: Tensor) -> Tensor:
         """Compute E[log p(z_j)] for z_j ~ N(mean, scale^2), for every column, (..., D)."""
-        ...
 
 
 @dataclass(frozen=True)
@@ -136,7 +135,6 @@ class LaplaceDensity(CentredColumns):
         return self.zero + math.sqrt(2) * self.scale
 
     def rsample(self, noise: Noise, shape: Sequence[int] = ()) -> Tensor:
-        """Draw samples by the inverse of the cdf."""
         u = noise.uniform((*shape, *self.zero.shape), "laplace", self.zero.dtype) - 0.5
         return -self.scale * torch.sign(u) * torch.log1p(-2 * u.abs())
 
@@ -165,11 +163,9 @@ class SparseDensity(CentredColumns):
 
     @property
     def stddev(self) -> Tensor:
-        """Standard deviation, (D,)."""
         return self.zero + math.sqrt(self.weight * self.spike**2 + 1 - self.weight)
 
     def rsample(self, noise: Noise, shape: Sequence[int] = ()) -> Tensor:
-        """Draw from one of the two normal distributions."""
         full = (*shape, *self.zero.shape)
         on = noise.uniform(full, "on", self.zero.dtype) > self.weight
         eps = noise.normal(full, "normal", self.zero.dtype)
@@ -223,7 +219,6 @@ class UniformDensity(IndependentColumns):
 
     @property
     def mean(self) -> Tensor:
-        """The middle, (D,)."""
         return self.zero + 0.5 * (self.low + self.high)
 
     @property
@@ -232,7 +227,6 @@ class UniformDensity(IndependentColumns):
         return self.zero + (self.high - self.low) / math.sqrt(12)
 
     def rsample(self, noise: Noise, shape: Sequence[int] = ()) -> Tensor:
-        """Draw uniform samples."""
         u = noise.uniform((*shape, *self.zero.shape), "uniform", self.zero.dtype)
         return self.low + (self.high - self.low) * u
 
@@ -252,7 +246,7 @@ class UniformDensity(IndependentColumns):
 
 
 @dataclass(frozen=True)
-class Mixture:
+class Mixture(Distribution):
     """sum_c pi_c N(z; loc_c, .) with components of batch shape (K,) and log pi of shape (K,)."""
 
     components: DiagonalGaussian | FullGaussian
@@ -260,12 +254,10 @@ class Mixture:
 
     @property
     def mean(self) -> Tensor:
-        """Expectation, (D,)."""
         return (self._weights * self.components.mean).sum(-2)
 
     @property
     def stddev(self) -> Tensor:
-        """Standard deviation, (D,)."""
         second = self.components.mean.square() + self.components.stddev.square()
         variance = (self._weights * second).sum(-2) - self.mean.square()
         return variance.clamp(min=0).sqrt()

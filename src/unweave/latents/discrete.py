@@ -89,7 +89,6 @@ class Categorical(DiscreteBlock):
 
     @property
     def variables(self) -> tuple[int, ...]:
-        """Number of columns of each variable: all columns are one variable."""
         return (self.size,)
 
     @property
@@ -97,7 +96,6 @@ class Categorical(DiscreteBlock):
         return not self.learn and self.given is None
 
     def posterior(self, raw: Tensor) -> OneHot:
-        """Return q(z|x) for the encoder's logits."""
         return OneHot(F.log_softmax(raw, -1), self.temperature, self.hard)
 
     def density(self, zero: Tensor) -> OneHot:
@@ -118,11 +116,9 @@ class Categorical(DiscreteBlock):
         return q.kl(p).unsqueeze(-1)
 
     def hard_samples(self, z: Tensor) -> Tensor:
-        """Round to the nearest one-hot vectors, (..., size)."""
         return nearest_one_hot(z)
 
     def target(self, value: Tensor, classes: int) -> Tensor:
-        """Return the one-hot vector of a class, (..., size)."""
         if classes != self.size:
             raise ValueError(
                 f"a label with {classes} classes needs a categorical of that size, got {self.size}"
@@ -130,19 +126,15 @@ class Categorical(DiscreteBlock):
         return F.one_hot(value.long(), classes)
 
     def codes(self, q: Distribution) -> Tensor:
-        """Return the most likely class, (..., 1)."""
         return q.mean.argmax(-1, keepdim=True).to(q.mean.dtype)
 
     def traversal_values(self, p: Distribution, steps: int) -> tuple[Tensor, ...]:
-        """Return the one-hot vectors of all classes, (K, K)."""
         return (torch.eye(self.size, dtype=p.mean.dtype, device=p.mean.device),)
 
     def values(self) -> Tensor:
-        """Return the one-hot vectors of all classes, (K, K)."""
         return torch.eye(self.size)
 
     def entropy(self) -> float:
-        """Compute the log of the number of classes."""
         return math.log(self.size)
 
     def log_normaliser(self, beta: float) -> float:
@@ -175,24 +167,20 @@ class Bernoulli(DiscreteBlock):
     also_cites: ClassVar[tuple[str, ...]] = ("Maddison2017",)
 
     def posterior(self, raw: Tensor) -> Bits:
-        """Return q(z|x) for the encoder's logits."""
         return Bits(raw, self.temperature, self.hard)
 
     def density(self, zero: Tensor) -> Bits:
         return self.posterior(zero + self._logit)
 
     def rates(self, q: Distribution, p: Distribution, z: Tensor) -> Tensor:
-        """Compute the KL of every bit, (..., D)."""
         assert isinstance(q, Bits)
         assert isinstance(p, Bits)
         return q.kl(p)
 
     def hard_samples(self, z: Tensor) -> Tensor:
-        """Round to the nearest zeros and ones, (..., D)."""
         return nearest_bits(z)
 
     def target(self, value: Tensor, classes: int) -> Tensor:
-        """Return the bit itself, (..., 1)."""
         if classes != 2 or self.size != 1:
             raise ValueError(
                 f"a bit can stand for a label with 2 classes, got {classes} for {self.size} bits"
@@ -200,19 +188,15 @@ class Bernoulli(DiscreteBlock):
         return value.unsqueeze(-1)
 
     def codes(self, q: Distribution) -> Tensor:
-        """Return the more likely value of every bit, (..., D)."""
         return (q.mean > 0.5).to(q.mean.dtype)
 
     def traversal_values(self, p: Distribution, steps: int) -> tuple[Tensor, ...]:
-        """Return zero and one for every bit, (2, 1) each."""
         return (p.mean.new_tensor([[0.0], [1.0]]),) * self.size
 
     def values(self) -> Tensor:
-        """Return all combinations of zeros and ones, (2^D, D)."""
         return torch.cartesian_prod(*[torch.tensor([0.0, 1.0])] * self.size).reshape(-1, self.size)
 
     def entropy(self) -> float:
-        """Compute the sum of the entropies of the bits."""
         p = self.probability
         return -self.size * (p * math.log(p) + (1 - p) * math.log1p(-p))
 

@@ -8,7 +8,7 @@ batch (B, D) of each `q.log_prob(z[:, None])` is the matrix log q(z_i | x_j), (B
 from __future__ import annotations
 
 import math
-from abc import ABC, abstractmethod
+from abc import abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from typing import Any, Protocol, Self, TypeVar
@@ -31,45 +31,40 @@ class Distribution(Protocol):
     """
 
     @property
+    @abstractmethod
     def mean(self) -> Tensor:
         """Expectation, (..., D)."""
-        ...
 
     @property
+    @abstractmethod
     def stddev(self) -> Tensor:
         """Standard deviation of every column, (..., D)."""
-        ...
 
+    @abstractmethod
     def rsample(self, noise: Noise, shape: Sequence[int] = ()) -> Tensor:
         """Draw a reparameterised sample, (*shape, ..., D)."""
-        ...
 
+    @abstractmethod
     def log_prob(self, z: Tensor) -> Tensor:
         """Compute the joint log-density, (...)."""
-        ...
 
+    @abstractmethod
     def log_marginals(self, z: Tensor) -> Tensor:
         """Compute the log-density of every variable on its own, (..., V)."""
-        ...
 
 
 class Posterior(Distribution, Protocol):
     """A distribution with a known entropy."""
 
+    @abstractmethod
     def entropy(self) -> Tensor:
         """Compute -E[log q(z)], (...)."""
-        ...
 
 
-class IndependentColumns(ABC):
+class IndependentColumns(Distribution):
     """Independent variables of one column each; subclasses write `log_marginals`."""
 
-    @abstractmethod
-    def log_marginals(self, z: Tensor) -> Tensor:
-        """Compute the log-density of every column, (..., D)."""
-
     def log_prob(self, z: Tensor) -> Tensor:
-        """Compute the joint log-density, (...)."""
         return self.log_marginals(z).sum(-1)
 
 
@@ -82,12 +77,10 @@ class DiagonalGaussian(IndependentColumns):
 
     @property
     def mean(self) -> Tensor:
-        """Expectation, (..., D)."""
         return self.loc
 
     @property
     def stddev(self) -> Tensor:
-        """Standard deviation, (..., D)."""
         return torch.exp(self.log_scale)
 
     def rsample(self, noise: Noise, shape: Sequence[int] = ()) -> Tensor:
@@ -124,7 +117,7 @@ class DiagonalGaussian(IndependentColumns):
 
 
 @dataclass(frozen=True)
-class FullGaussian:
+class FullGaussian(Posterior):
     """N(z; loc, L L^T), with loc (..., D) and the lower triangular factor L (..., D, D)."""
 
     loc: Tensor
@@ -132,12 +125,10 @@ class FullGaussian:
 
     @property
     def mean(self) -> Tensor:
-        """Expectation, (..., D)."""
         return self.loc
 
     @property
     def stddev(self) -> Tensor:
-        """Standard deviation of every column, (..., D)."""
         return self.factor.square().sum(-1).sqrt()
 
     @property
@@ -151,12 +142,10 @@ class FullGaussian:
         return self.loc + (self.factor @ eps.unsqueeze(-1)).squeeze(-1)
 
     def log_prob(self, z: Tensor) -> Tensor:
-        """Compute the joint log-density, (...)."""
         standard = _solve(self.factor, z - self.loc)
         return -0.5 * standard.square().sum(-1) - self._log_det - z.shape[-1] * HALF_LOG_2PI
 
     def log_marginals(self, z: Tensor) -> Tensor:
-        """Compute the log-density of every column on its own, (..., D)."""
         return self.marginals.log_marginals(z)
 
     def cdf(self, z: Tensor) -> Tensor:
@@ -257,7 +246,7 @@ class RelaxedDistribution:
 
 
 @dataclass(frozen=True)
-class OneHot(RelaxedDistribution):
+class OneHot(RelaxedDistribution, Posterior):
     """One of K classes as a one-hot vector, relaxed to the simplex when sampled.
 
     The distribution is categorical: log p(z) = <z, log pi> is the log-probability of the class at
@@ -282,7 +271,6 @@ class OneHot(RelaxedDistribution):
         return torch.sqrt(p * (1 - p))
 
     def rsample(self, noise: Noise, shape: Sequence[int] = ()) -> Tensor:
-        """Draw a relaxed or rounded one-hot vector, (*shape, ..., K)."""
         full = (*shape, *self.log_probs.shape)
         gumbel = -torch.log(-torch.log(noise.uniform(full, "gumbel", self.log_probs.dtype)))
         soft = torch.softmax((self.log_probs + gumbel) / self.temperature, -1)
@@ -319,16 +307,13 @@ class Bits(IndependentColumns, RelaxedDistribution):
 
     @property
     def mean(self) -> Tensor:
-        """Probability of a one, (..., D)."""
         return torch.sigmoid(self.logits)
 
     @property
     def stddev(self) -> Tensor:
-        """Standard deviation, (..., D)."""
         return torch.sqrt(self.mean * torch.sigmoid(-self.logits))
 
     def rsample(self, noise: Noise, shape: Sequence[int] = ()) -> Tensor:
-        """Draw relaxed or rounded bits, (*shape, ..., D)."""
         u = noise.uniform((*shape, *self.logits.shape), "logistic", self.logits.dtype)
         soft = torch.sigmoid((self.logits + torch.logit(u)) / self.temperature)
         return nearest_bits(soft) if self.hard else soft
@@ -347,7 +332,7 @@ class Bits(IndependentColumns, RelaxedDistribution):
 
 
 @dataclass(frozen=True)
-class Joint:
+class Joint(Posterior):
     """The product of independent parts, prod_g p_g(z_g), with columns in the parts' order."""
 
     parts: Mapping[str, Distribution]
@@ -355,12 +340,10 @@ class Joint:
 
     @property
     def mean(self) -> Tensor:
-        """Expectation, (..., D)."""
         return torch.cat([part.mean for part in self.parts.values()], -1)
 
     @property
     def stddev(self) -> Tensor:
-        """Standard deviation, (..., D)."""
         return torch.cat([part.stddev for part in self.parts.values()], -1)
 
     def rsample(self, noise: Noise, shape: Sequence[int] = ()) -> Tensor:
@@ -369,15 +352,12 @@ class Joint:
         return torch.cat(samples, -1)
 
     def log_prob(self, z: Tensor) -> Tensor:
-        """Compute the sum of the parts' joint log-densities, (...)."""
         return torch.stack([p.log_prob(part) for p, part in self.split(z)]).sum(0)
 
     def log_marginals(self, z: Tensor) -> Tensor:
-        """Concatenate the parts' log-marginals, (..., V)."""
         return torch.cat([p.log_marginals(part) for p, part in self.split(z)], -1)
 
     def entropy(self) -> Tensor:
-        """Compute the sum of the parts' entropies, (...)."""
         return torch.stack([p.entropy() for p in self.parts.values()]).sum(0)  # type: ignore[attr-defined]
 
     def with_hard_samples(self) -> Joint:

@@ -73,9 +73,7 @@ class Gaussian(ClosedFormRateBlock):
     learn: Literal["nothing", "variances", "covariance"] = "nothing"
     """Parameters of the prior to learn: nothing, variances or covariance."""
     encoding: Encoding = "diagonal"
-    """Covariance of the posterior q(z|x): diagonal or full."""
     sampled_rate: bool = False
-    """Whether to estimate the rate on the sample, even if it has a closed form."""
     kind: Literal["gaussian"] = tag("gaussian")
     finite_variance = True
 
@@ -103,7 +101,6 @@ class Gaussian(ClosedFormRateBlock):
         return self.learn != "covariance"
 
     def density(self, zero: Tensor) -> DiagonalGaussian:
-        """Return p(z) with its variances before training."""
         variances = torch.tensor(self._variances, dtype=zero.dtype, device=zero.device)
         return DiagonalGaussian(zero, 0.5 * variances.log())
 
@@ -150,13 +147,11 @@ class Gaussian(ClosedFormRateBlock):
         )
 
     def joint_rate(self, q: Distribution, p: Distribution) -> Tensor:
-        """Compute KL(q(z|x) || p(z)) in closed form, (...)."""
         if isinstance(q, DiagonalGaussian) and isinstance(p, DiagonalGaussian):
             return q.kl(p).sum(-1)
         return as_full(q).kl(as_full(p))
 
     def marginal_rates(self, q: Distribution, p: Distribution) -> Tensor:
-        """Compute KL(q(z_j|x) || p(z_j)) of every column in closed form, (..., D)."""
         return _marginals(q).kl(_marginals(p))
 
     @property

@@ -42,9 +42,7 @@ class StudentT(FactorisedBlock):
     scale: PositiveFloat = 1.0
     """Scale of the distribution."""
     encoding: Encoding = "diagonal"
-    """Covariance of the posterior q(z|x): diagonal or full."""
     sampled_rate: bool = False
-    """Whether to estimate the rate on the sample, even if it has a closed form."""
     kind: Literal["student-t"] = tag("student-t")
 
     def density(self, zero: Tensor) -> StudentDensity:
@@ -95,9 +93,7 @@ class Sparse(FactorisedBlock):
     spike_scale: Annotated[float, Field(gt=0, lt=1)] = 0.05
     """Standard deviation of the columns that are off."""
     encoding: Encoding = "diagonal"
-    """Covariance of the posterior q(z|x): diagonal or full."""
     sampled_rate: bool = False
-    """Whether to estimate the rate on the sample, even if it has a closed form."""
     kind: Literal["sparse"] = tag("sparse")
 
     def density(self, zero: Tensor) -> FactorisedPrior:
@@ -139,9 +135,7 @@ class Laplace(FactorisedBlock):
     scale: PositiveFloat = 1.0
     """Scale of the distribution."""
     encoding: Encoding = "diagonal"
-    """Covariance of the posterior q(z|x): diagonal or full."""
     sampled_rate: bool = False
-    """Whether to estimate the rate on the sample, even if it has a closed form."""
     kind: Literal["laplace"] = tag("laplace")
 
     def density(self, zero: Tensor) -> LaplaceDensity:

@@ -29,7 +29,6 @@ _NODES = {1: 4096, 2: 512}  # grid nodes for each column
 
 
 def _as_lists(value: Any) -> Any:
-    """Turn arrays and tensors into nested lists."""
     return value.tolist() if hasattr(value, "tolist") else value
 
 
@@ -75,7 +74,6 @@ class GaussianMixture(SampledRateBlock):
     learn: bool = False
     """Whether centres and scales are learned."""
     encoding: Encoding = "diagonal"
-    """Covariance of the posterior q(z|x): diagonal or full."""
     kind: Literal["gaussian-mixture"] = tag("gaussian-mixture")
     finite_variance = True
     factorised = False
@@ -208,7 +206,6 @@ class VampPrior(GaussianPosteriorBlock):
     components: Size = 50
     """Number of learned pseudo-inputs."""
     encoding: Encoding = "diagonal"
-    """Covariance of the posterior q(z|x): diagonal or full."""
     kind: Literal["vamp"] = tag("vamp")
     fixed_prior = False
     factorised = False

@@ -1,7 +1,5 @@
 """Deterministic, differentiable integrals by Gauss-Legendre quadrature on panels."""
 
-from __future__ import annotations
-
 import functools
 import itertools
 import math

@@ -211,11 +211,9 @@ class Product(BaseModel, Block, PriorDensity):
         return torch.stack(joint).sum(0).to(q.dtype)
 
     def entropy(self) -> float:
-        """Compute -E[log p(z)], the sum over the blocks."""
         return sum(block.entropy() for block in self._known_blocks.values())
 
     def log_normaliser(self, beta: float) -> float:
-        """Compute log F_beta, the sum over the blocks."""
         return sum(block.log_normaliser(beta) for block in self._known_blocks.values())
 
     def rate(self, q: Distribution, p: Distribution, z: Tensor) -> Tensor:

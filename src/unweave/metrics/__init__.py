@@ -31,96 +31,64 @@ scipy.stats and scipy.optimize load slowly, and most commands do not need them, 
 that use them import them.
 """
 
-from unweave.metrics.beta_vae_score import beta_vae_score
-from unweave.metrics.clusters import cluster_occupancy, clustering_accuracy, nmi
-from unweave.metrics.dci import dci
-from unweave.metrics.dci_es import dci_es
-from unweave.metrics.dcimig import dcimig
-from unweave.metrics.downstream import downstream
-from unweave.metrics.explicitness import explicitness
-from unweave.metrics.factor_vae_score import factor_vae_score
-from unweave.metrics.infomec import info_mec
-from unweave.metrics.information import mutual_information_matrix
-from unweave.metrics.inputs import FewRowsWarning, Inputs, MissingLabelsWarning, Periods, merge
-from unweave.metrics.irs import irs
-from unweave.metrics.jemmig import jemmig
-from unweave.metrics.mcc import mcc
-from unweave.metrics.mig import mig
-from unweave.metrics.mig_sup import mig_sup
-from unweave.metrics.modularity import modularity
-from unweave.metrics.options import MetricOptions, metric
+from unweave.metrics.beta_vae_score import beta_vae_score as beta_vae_score
+from unweave.metrics.clusters import (
+    cluster_occupancy as cluster_occupancy,
+    clustering_accuracy as clustering_accuracy,
+    nmi as nmi,
+)
+from unweave.metrics.dci import dci as dci
+from unweave.metrics.dci_es import dci_es as dci_es
+from unweave.metrics.dcimig import dcimig as dcimig
+from unweave.metrics.downstream import downstream as downstream
+from unweave.metrics.explicitness import explicitness as explicitness
+from unweave.metrics.factor_vae_score import factor_vae_score as factor_vae_score
+from unweave.metrics.infomec import info_mec as info_mec
+from unweave.metrics.information import mutual_information_matrix as mutual_information_matrix
+from unweave.metrics.inputs import (
+    FewRowsWarning as FewRowsWarning,
+    Inputs as Inputs,
+    MissingLabelsWarning as MissingLabelsWarning,
+    Periods as Periods,
+    merge as merge,
+)
+from unweave.metrics.irs import irs as irs
+from unweave.metrics.jemmig import jemmig as jemmig
+from unweave.metrics.mcc import mcc as mcc
+from unweave.metrics.mig import mig as mig
+from unweave.metrics.mig_sup import mig_sup as mig_sup
+from unweave.metrics.modularity import modularity as modularity
+from unweave.metrics.options import MetricOptions as MetricOptions, metric as metric
 from unweave.metrics.posterior.overlap import (
-    exact_mutual_information,
-    exact_total_correlation,
-    overlapping_neighbours,
-    relative_scale,
+    exact_mutual_information as exact_mutual_information,
+    exact_total_correlation as exact_total_correlation,
+    overlapping_neighbours as overlapping_neighbours,
+    relative_scale as relative_scale,
 )
-from unweave.metrics.posterior.prior_match import prior_match
-from unweave.metrics.registry import METRICS, UNSUPERVISED, Metric, describe, evaluate, left_out
-from unweave.metrics.sap import sap
-from unweave.metrics.score import Score, Scores
-from unweave.metrics.studies import Agreement, Sensitivity, agreement, sensitivity
-from unweave.metrics.table import Table
-from unweave.metrics.udr import udr
+from unweave.metrics.posterior.prior_match import prior_match as prior_match
+from unweave.metrics.registry import (
+    METRICS as METRICS,
+    UNSUPERVISED as UNSUPERVISED,
+    Metric as Metric,
+    describe as describe,
+    evaluate as evaluate,
+    left_out as left_out,
+)
+from unweave.metrics.sap import sap as sap
+from unweave.metrics.score import Score as Score, Scores as Scores
+from unweave.metrics.studies import (
+    Agreement as Agreement,
+    Sensitivity as Sensitivity,
+    agreement as agreement,
+    sensitivity as sensitivity,
+)
+from unweave.metrics.table import Table as Table
+from unweave.metrics.udr import udr as udr
 from unweave.metrics.unsupervised import (
-    active_units,
-    gaussian_total_correlation,
-    gaussian_wasserstein_correlation,
-    hoyer,
-    mean_pairwise_information,
+    active_units as active_units,
+    gaussian_total_correlation as gaussian_total_correlation,
+    gaussian_wasserstein_correlation as gaussian_wasserstein_correlation,
+    hoyer as hoyer,
+    mean_pairwise_information as mean_pairwise_information,
 )
-from unweave.metrics.validation import PerRow
-
-__all__ = [
-    "METRICS",
-    "UNSUPERVISED",
-    "Agreement",
-    "FewRowsWarning",
-    "Inputs",
-    "Metric",
-    "MetricOptions",
-    "MissingLabelsWarning",
-    "PerRow",
-    "Periods",
-    "Score",
-    "Scores",
-    "Sensitivity",
-    "Table",
-    "active_units",
-    "agreement",
-    "beta_vae_score",
-    "cluster_occupancy",
-    "clustering_accuracy",
-    "dci",
-    "dci_es",
-    "dcimig",
-    "describe",
-    "downstream",
-    "evaluate",
-    "exact_mutual_information",
-    "exact_total_correlation",
-    "explicitness",
-    "factor_vae_score",
-    "gaussian_total_correlation",
-    "gaussian_wasserstein_correlation",
-    "hoyer",
-    "info_mec",
-    "irs",
-    "jemmig",
-    "left_out",
-    "mcc",
-    "mean_pairwise_information",
-    "merge",
-    "metric",
-    "mig",
-    "mig_sup",
-    "modularity",
-    "mutual_information_matrix",
-    "nmi",
-    "overlapping_neighbours",
-    "prior_match",
-    "relative_scale",
-    "sap",
-    "sensitivity",
-    "udr",
-]
+from unweave.metrics.validation import PerRow as PerRow

@@ -3,8 +3,6 @@
 These functions raise a `ValueError` that says what was expected, what came and what to do.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import Any
 

@@ -1,7 +1,5 @@
 """The beta-VAE score: a linear classifier of the factor that pairs of rows share."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Literal
@@ -17,7 +15,7 @@ from unweave.metrics.score import Score
 
 
 @dataclass(frozen=True)
-class _Rules:
+class _PairRules:
     """The numbers of a protocol."""
 
     pairs: int  # L, per example
@@ -26,10 +24,10 @@ class _Rules:
     steps: int  # of Adagrad, each on 10 new examples; 0 for a penalised fit to all of them
 
 
-_PROTOCOLS: Mapping[str, _Rules] = {
-    "higgins2017": _Rules(pairs=200, train=100_000, test=800, steps=10_000),
-    "kim2018": _Rules(pairs=200, train=100_000, test=800, steps=10_000),  # [Kim2018] app. B
-    "locatello2019": _Rules(pairs=64, train=10_000, test=5_000, steps=0),
+_PROTOCOLS: Mapping[str, _PairRules] = {
+    "higgins2017": _PairRules(pairs=200, train=100_000, test=800, steps=10_000),
+    "kim2018": _PairRules(pairs=200, train=100_000, test=800, steps=10_000),  # [Kim2018] app. B
+    "locatello2019": _PairRules(pairs=64, train=10_000, test=5_000, steps=0),
 }
 _RATE, _BATCH = 0.01, 10  # of Adagrad  [Kim2018] app. B
 _CHUNK = 2**13  # pairs at once: their codes fit into the cache
@@ -105,7 +103,7 @@ def beta_vae_score(
     )
 
 
-def _rules(rules: _Rules, pairs: int | None, steps: int | None) -> _Rules:
+def _rules(rules: _PairRules, pairs: int | None, steps: int | None) -> _PairRules:
     pairs = rules.pairs if pairs is None else pairs
     if pairs < 1:
         raise ValueError(f"expected at least 1 pair to an example, got {pairs}")

@@ -1,7 +1,5 @@
 """Metrics of clusters: a discrete code against labels, and the components of a mixture prior."""
 
-from __future__ import annotations
-
 import math
 from typing import Literal
 

@@ -1,7 +1,5 @@
 """DCI: disentanglement, completeness and informativeness of predictors of the factors."""
 
-from __future__ import annotations
-
 from functools import partial
 from typing import Literal, NamedTuple
 
@@ -12,7 +10,6 @@ from unweave.metrics.arrays import Floats
 from unweave.metrics.inputs import TREE_CLASSES, Inputs
 from unweave.metrics.options import metric
 from unweave.metrics.predictors import TEST, TRAIN, Split, lasso, split, standardise
-from unweave.metrics.purity import purities, purity
 from unweave.metrics.score import Score
 from unweave.metrics.trees.boosting import boost
 from unweave.metrics.trees.forests import grow_forest
@@ -133,7 +130,6 @@ def _fit_boosting(rows: Split, task: tuple[int, np.random.Generator]) -> tuple[i
 
 
 def _fit_forest(rows: Split, task: tuple[int, np.random.Generator]) -> tuple[int, _Fit]:
-    """Fit ten trees to bootstrap samples."""
     k, rng = task
     least = rows.train_values[:, k].min()  # subtracted, which keeps integers exact
     v, other = rows.train_values[:, k] - least, rows.test_values[:, k] - least
@@ -146,7 +142,6 @@ def _fit_forest(rows: Split, task: tuple[int, np.random.Generator]) -> tuple[int
 
 
 def _fit_lassos(rows: Split, scored: list[int]) -> dict[int, _Fit]:
-    """Regress standardised factors on standardised codes."""
     z, other = standardise(rows.train, rows.test)
     v, truth = standardise(rows.train_values, rows.test_values)
     w = lasso(z.T @ z / len(z), z.T @ v / len(z), 0.02)
@@ -165,3 +160,32 @@ def _informativeness(predicted: Floats, true: Floats) -> float:
     """Compute 1 - RMSE / deviation, at least 0; for a constant, 1 if it is predicted exactly."""
     error, deviation = np.sqrt(np.mean((predicted - true) ** 2)), true.std()
     return float(max(0.0, 1 - error / deviation)) if deviation > 0 else float(error == 0)
+
+
+def purity(importances: Floats) -> float:
+    """Compute sum_i w_i (1 - H(P_i)) of rows (I, J), with w_i their share of all, H in base J.
+
+    0 if there are no importances.
+
+    >>> purity(np.array([[3.0, 0.0], [0.5, 0.5]]))
+    0.75
+    """
+    total = importances.sum(1)
+    return float(total @ purities(importances) / total.sum()) if total.sum() > 0 else 0.0
+
+
+def purities(importances: Floats) -> Floats:
+    """Compute 1 - H(P_i) of each row of (I, J), with P_i its shares and H in base J.
+
+    0 for a row without importances, and 1 for a row with a single entry.
+
+    >>> purities(np.array([[3.0, 0.0], [0.5, 0.5], [0.0, 0.0]]))
+    array([1., 0., 0.])
+    """
+    total = importances.sum(1)
+    p = importances / np.where(total > 0, total, 1.0)[:, None]
+    logarithm = np.log(p, out=np.zeros_like(p), where=p > 0)
+    entropy = -(p * logarithm).sum(1) / np.log(max(2, importances.shape[1]))
+    # Rounding can make equal importances slightly negative.
+    pure: Floats = np.where(total > 0, np.maximum(1 - entropy, 0.0), 0.0)
+    return pure

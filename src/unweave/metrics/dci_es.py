@@ -1,7 +1,5 @@
 """DCI-ES: DCI with probes of growing capacity, explicitness and size."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import Literal, NamedTuple
 
@@ -9,10 +7,10 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from unweave.metrics.arrays import Floats, Ints
+from unweave.metrics.dci import purity
 from unweave.metrics.inputs import TREE_CLASSES, Inputs, factor_indices
 from unweave.metrics.options import metric
 from unweave.metrics.predictors import TEST, TRAIN, Split, split
-from unweave.metrics.purity import purity
 from unweave.metrics.score import Score
 from unweave.metrics.trees.forests import grow_forest
 from unweave.metrics.validation import PerRow

@@ -1,7 +1,5 @@
 """DCIMIG, the information gap of codes that each hold one factor."""
 
-from __future__ import annotations
-
 from typing import Literal
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Downstream accuracy: how well simple predictors learn the factors from few and many labels."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Literal
@@ -92,7 +90,6 @@ def downstream(
 
 
 def _accuracy(rows: Split, task: tuple[str, int, int, np.random.Generator]) -> float:
-    """Compute the accuracy of a predictor of factor k that is trained on n labels."""
     name, n, k, rng = task
     v, truth = rows.train_factors[:n, k], rows.test_factors[:, k]
     return float((_PREDICTORS[name](rows.train[:n], v, rows.test, rng) == truth).mean())
@@ -128,12 +125,8 @@ def cross_validated_logistic(x: Floats, labels: Ints, classes: int) -> Floats:
     return logistic(wide, labels, classes, penalty=penalty, start=fits[:, best].mean(0))
 
 
-def _predict_boosting(train: Floats, v: Ints, test: Floats, rng: np.random.Generator) -> Ints:
-    return boost(train, v, test, rng).predicted[len(train) :]
-
-
 _Predictor = Callable[[Floats, Ints, Floats, np.random.Generator], Ints]
 _PREDICTORS: Mapping[str, _Predictor] = {
     "logistic": _predict_logistic,
-    "boosting": _predict_boosting,
+    "boosting": lambda z, v, test, rng: boost(z, v, test, rng).predicted[len(z) :],
 }

@@ -1,7 +1,5 @@
 """Whether a score is evidence of anything."""
 
-from __future__ import annotations
-
 import math
 
 from unweave.metrics.score import NULL_SPREAD, Score

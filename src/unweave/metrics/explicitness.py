@@ -1,7 +1,5 @@
 """Explicitness: how well logistic regression ranks the values of each factor."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from functools import partial
 from typing import Literal
@@ -109,7 +107,6 @@ _Predict = Callable[[Floats, Ints, Floats], Floats]  # of training codes, labels
 
 
 def _mean_areas(rows: Split, predict: _Predict, k: int) -> tuple[float, float]:
-    """Compute the mean areas of factor k on the training rows and on the test rows."""
     v, truth = rows.train_factors[:, k], rows.test_factors[:, k]
     classes, labels = np.unique(v, return_inverse=True)
     if not len(rows.active) or len(classes) == 1:

@@ -1,7 +1,5 @@
 """The FactorVAE score: which code varies least while a factor is held fixed."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
@@ -27,7 +25,7 @@ class _Code(NamedTuple):
 
 
 @dataclass(frozen=True)
-class _Rules:
+class _VoteRules:
     """The numbers of a protocol."""
 
     batch: int  # L, rows per vote
@@ -37,10 +35,10 @@ class _Rules:
     prunes: bool = True
 
 
-_PROTOCOLS: Mapping[str, _Rules] = {
-    "kim2018": _Rules(batch=100, train=800, test=0, points=None),  # [Kim2018] app. B
-    "locatello2019": _Rules(batch=64, train=10_000, test=5_000, points=10_000),
-    "mathieu2019": _Rules(batch=1000, train=20_000, test=0, points=None, prunes=False),
+_PROTOCOLS: Mapping[str, _VoteRules] = {
+    "kim2018": _VoteRules(batch=100, train=800, test=0, points=None),  # [Kim2018] app. B
+    "locatello2019": _VoteRules(batch=64, train=10_000, test=5_000, points=10_000),
+    "mathieu2019": _VoteRules(batch=1000, train=20_000, test=0, points=None, prunes=False),
 }
 _CHUNK = 2**17  # rows chosen at once: a few megabytes, whatever N and D are
 
@@ -166,7 +164,7 @@ def draw_fixed_factor_rows(
     return fixed, rows
 
 
-def _rules(rules: _Rules, batch: int | None, votes: int | None) -> _Rules:
+def _rules(rules: _VoteRules, batch: int | None, votes: int | None) -> _VoteRules:
     batch = rules.batch if batch is None else batch
     votes = rules.train if votes is None else votes
     if batch < 2 or votes < 1:

@@ -5,8 +5,6 @@ draws the other factors uniformly, as the papers do; on other tables it draws th
 together with this value.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Mapping
 from typing import NamedTuple

@@ -1,7 +1,5 @@
 """InfoMEC: modularity, explicitness and compactness by information."""
 
-from __future__ import annotations
-
 from functools import partial
 from typing import Literal, NamedTuple
 
@@ -229,7 +227,6 @@ def _explicitness(inputs: Inputs, rows: Ints, k: int) -> float:
 
 
 def _active(inputs: Inputs, protocol: str, threshold: float | None) -> Bools:
-    """Return a mask (D,) of the active codes."""
     extent = np.ptp(inputs.codes, axis=0)
     width, share = extent, 1 / 8
     if protocol == "hsu2024":

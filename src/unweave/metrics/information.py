@@ -1,7 +1,5 @@
 """Mutual information between binned codes and factors, in nats."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass
 

@@ -1,7 +1,5 @@
 """Inputs of metrics: codes and factors, checked once, and which factors are numbers or cyclic."""
 
-from __future__ import annotations
-
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any

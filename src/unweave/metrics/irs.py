@@ -1,7 +1,5 @@
 """IRS, the interventional robustness score."""
 
-from __future__ import annotations
-
 from typing import Literal
 
 import numpy as np

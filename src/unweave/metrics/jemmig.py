@@ -1,7 +1,5 @@
 """JEMMIG, the joint entropy minus the mutual information gap."""
 
-from __future__ import annotations
-
 from typing import Literal
 
 import numpy as np

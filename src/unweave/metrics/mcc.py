@@ -1,7 +1,5 @@
 """MCC, the mean correlation coefficient: codes matched one to one with factors."""
 
-from __future__ import annotations
-
 from typing import Literal
 
 import numpy as np

@@ -1,7 +1,5 @@
 """MIG-sup, the mutual information gap of each code."""
 
-from __future__ import annotations
-
 from typing import Literal
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Modularity: whether each code depends on one factor only."""
 
-from __future__ import annotations
-
 from typing import Literal
 
 import numpy as np

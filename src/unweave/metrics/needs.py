@@ -1,7 +1,5 @@
 """What metrics need from a table: each function returns why a table does not meet it, or None."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 
 import numpy as np
@@ -103,5 +101,4 @@ def _varied_factors(table: Table) -> Bools:
 
 
 def _continuous_codes(table: Table) -> Ints:
-    """Return the indices of the codes that are not categories."""
     return np.flatnonzero(~as_mask("discrete", table.discrete, table.codes.shape[1]))

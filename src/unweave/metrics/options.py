@@ -1,7 +1,5 @@
 """The `@metric` decorator: arguments that all metrics share, intervals, nulls and ceilings."""
 
-from __future__ import annotations
-
 import inspect
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -208,7 +206,6 @@ class _Call:
 
     @property
     def rows(self) -> int:
-        """N."""
         return len(np.asarray(self.codes))
 
     def check_arrays(self) -> None:
@@ -224,26 +221,16 @@ class _Call:
                 )
 
     def read(self, seed: Seed) -> Inputs:
-        """Check the arguments that metrics share."""
-        return read(
-            self.codes,
-            self.factors,
-            discrete=self.shared.discrete,
-            factor_names=self.shared.factor_names,
-            leave_out=self.shared.leave_out,
-            continuous=self.shared.continuous,
-            seed=seed,
-            metric=self.function.__name__,
-            protocol=self.protocol,
-        )
+        shared = ("discrete", "factor_names", "leave_out", "continuous")
+        known: dict[str, Any] = {name: getattr(self.shared, name) for name in shared}
+        named = {"metric": self.function.__name__, "protocol": self.protocol}
+        return read(self.codes, self.factors, seed=seed, **known, **named)
 
     def score(self, inputs: Inputs) -> Score:
-        """Compute the metric."""
         score = self.function(inputs, **self.options)
         return score if isinstance(score, Score) else inputs.score(score)
 
     def subset_value(self, size: int, rng: np.random.Generator) -> float:
-        """Compute the value of random rows."""
         rows = rng.permutation(self.rows)[:size]
         options = {
             name: _take(value, rows) if name in self.by_row and value is not None else value
@@ -260,7 +247,6 @@ class _Call:
         return float(replace(self, options=options).score(self.read(rng)))
 
     def shuffled_value(self, rng: np.random.Generator) -> float:
-        """Compute the value of shuffled factors."""
         shuffled = _take(self.factors, rng.permutation(self.rows))
         return replace(self, factors=shuffled).reseeded_value(rng)
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from typing import Any
 
 import numpy as np
@@ -94,26 +94,17 @@ class Score:
 
     def to_json(self) -> dict[str, Any]:
         """Return the score as plain dicts, lists, strings and numbers."""
-        return {
-            "name": self.name,
-            "protocol": self.protocol,
-            "value": self.value,
-            "parts": dict(self.parts),
-            "matrix": None if self.matrix is None else self.matrix.tolist(),
-            "details": dict(self.details),
-            "interval": None if self.interval is None else list(self.interval),
-            "null": self.null,
-        }
+        plain = {each.name: getattr(self, each.name) for each in fields(self)}
+        del plain["rows_read"]
+        matrix = None if self.matrix is None else self.matrix.tolist()
+        return plain | {"matrix": matrix, "interval": self.interval and list(self.interval)}
 
     @classmethod
     def from_json(cls, content: Mapping[str, Any]) -> Score:
         """Read a score that `to_json` wrote."""
         matrix, interval = content["matrix"], content.get("interval")
-        arrays = {
-            "matrix": None if matrix is None else np.array(matrix),
-            "interval": None if interval is None else tuple(interval),
-        }
-        return cls(**{**content, **arrays})
+        array = None if matrix is None else np.array(matrix)
+        return cls(**{**content, "matrix": array, "interval": interval and tuple(interval)})
 
 
 class Scores(dict[str, Score]):

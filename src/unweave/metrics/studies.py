@@ -1,7 +1,5 @@
 """Studies of metrics: their agreement over many runs, and their sensitivity to settings."""
 
-from __future__ import annotations
-
 import inspect
 import itertools
 import math
@@ -97,11 +95,8 @@ def agreement(scores: Sequence[Mapping[str, Score | float]]) -> Agreement:
         )
     from scipy import stats
 
-    tests: dict[str, Callable[[Floats, Floats], Any]] = {
-        "pearson": stats.pearsonr,
-        "spearman": stats.spearmanr,
-        "kendall": stats.kendalltau,
-    }
+    kinds = (stats.pearsonr, stats.spearmanr, stats.kendalltau)
+    tests = dict(zip(get_args(Correlation), kinds, strict=True))
     values, left_out = _comparable(scores)
     names = tuple(values)
     shape = len(names), len(names)

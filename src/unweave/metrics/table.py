@@ -113,9 +113,8 @@ name decides otherwise
     @cached_property
     def merged_factors(self) -> NDArray[Any]:
         """The factors (N, K), cyclic ones merged; see `merge`."""
-        return (
-            merge(self.factors, self.periods, self.factor_names) if self.periods else self.factors
-        )
+        v = self.factors
+        return merge(v, self.periods, self.factor_names) if self.periods else v
 
     @cached_property
     def continuous_mask(self) -> Bools:
@@ -141,9 +140,7 @@ name decides otherwise
             factor_names=names,
             factor_sizes=tuple(np.array(self.factor_sizes)[kept].tolist()),
             periods={name: each for name, each in self.periods.items() if name in names},
-            continuous=None
-            if self.continuous is None
-            else [name for name in self.continuous if name in names],
+            continuous=self.continuous and [name for name in self.continuous if name in names],
             row_names=tuple(np.array(self.row_names)[rows].tolist()) if self.row_names else (),
         )
 
@@ -258,10 +255,8 @@ def _sizes(
             f"expected classes numbered from 0, got {factors[:, classes].min():g}: number the "
             "values, for instance by numpy.unique(column, return_inverse=True)[1]"
         )
-    seen = (
-        tuple(np.where(classes, factors.max(0) + 1, 0).astype(int).tolist()) if len(names) else ()
-    )
-    sizes = tuple(int(size) for size in given) or seen
+    seen = np.where(classes, factors.max(0, initial=-1) + 1, 0).astype(int).tolist()
+    sizes = tuple(int(size) for size in given) or tuple(seen)
     if len(sizes) != len(seen):
         raise ValueError(
             f"expected {len(seen)} factor sizes, one for each factor, got {len(sizes)}"

@@ -3,8 +3,6 @@
 What is decided about columns, labels and the order of rows is issued as warnings.
 """
 
-from __future__ import annotations
-
 import os
 import re
 import warnings
@@ -69,7 +67,8 @@ def labels_as_factors(columns: Sequence[LabelColumn], count: int) -> dict[str, A
         values = column.values
         if column.text:
             values = column.codes[column.known]
-            _note(f"{column.name}: {len(column.labels)} classes ({list_some(_texts(column))})")
+            texts = list_some([str(label) for label in column.labels])
+            _note(f"{column.name}: {len(column.labels)} classes ({texts})")
         elif not column.continuous and values.size and values.dtype.kind in "iub":
             values = values - min(0, int(values.min()))
         factors[column.known, k] = values
@@ -153,9 +152,7 @@ def _choose(file: ArrayFile, key: str, usual: str, option: str) -> str:
 
 
 def _row_names(file: ArrayFile) -> tuple[str, ...]:
-    if "row_names" not in file.names:
-        return ()
-    return as_texts(read_array(file, "row_names"))
+    return as_texts(read_array(file, "row_names")) if "row_names" in file.names else ()
 
 
 def _join(
@@ -192,15 +189,10 @@ def _join(
 
 
 def _taken(column: LabelColumn, rows: Array) -> LabelColumn:
-    """Return the labels of some rows."""
     values = np.zeros(len(column.known), column.values.dtype)
     values[column.known] = column.values
     known = column.known[rows]
     return LabelColumn(column.name, values[rows][known], known, column.continuous)
-
-
-def _texts(column: LabelColumn) -> list[str]:
-    return [str(label) for label in column.labels]
 
 
 def _as_codes(note: str) -> str:

@@ -1,7 +1,5 @@
 """UDR, unsupervised disentanglement ranking: which of several models agree with the others."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import Literal
 
@@ -63,7 +61,6 @@ def udr(
     tables = [as_codes(each).astype(np.float64) for each in codes]
     masks = _informative(tables, kl, kl_threshold)
     rows = subset(len(tables[0]), samples, np.random.default_rng(seed))
-    compare = _lasso if protocol == "duan2020-lasso" else _rank_correlation
     # A code that varies may be constant in the chosen rows: it becomes 0, related to none.
     prepared = [standardise(z[rows][:, mask])[0] for z, mask in zip(tables, masks, strict=True)]
     if protocol == "duan2020-spearman":
@@ -75,7 +72,11 @@ def udr(
     for i in range(count):
         for j in range(count):
             if i != j and prepared[i].size and prepared[j].size:
-                pairs[i, j] = one_to_one(compare(prepared[i], prepared[j]))
+                a, b = prepared[i], prepared[j]
+                strengths = np.einsum("na,nb->ab", a, b) / len(a)  # correlations
+                if protocol == "duan2020-lasso":
+                    strengths = lasso(a.T @ a / len(a), a.T @ b / len(a), _ALPHA)
+                pairs[i, j] = one_to_one(np.abs(strengths))
     return [
         Score(
             "udr",
@@ -101,17 +102,6 @@ def _relative(strengths: Floats) -> float:
     """Average largest^2 / sum over columns; 0 for a column of zeros."""
     top, total = strengths.max(0), strengths.sum(0)
     return float(np.divide(top**2, total, out=np.zeros_like(top), where=total > 0).mean())
-
-
-def _lasso(a: Floats, b: Floats) -> Floats:
-    """Return the absolute coefficients (A, B) of a lasso of each code in b on the codes in a."""
-    return np.abs(lasso(a.T @ a / len(a), a.T @ b / len(a), _ALPHA))
-
-
-def _rank_correlation(a: Floats, b: Floats) -> Floats:
-    """Return absolute correlations (A, B) of standardised ranks."""
-    strengths: Floats = np.abs(np.einsum("na,nb->ab", a, b)) / len(a)
-    return strengths
 
 
 def _informative(

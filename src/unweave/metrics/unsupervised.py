@@ -1,7 +1,5 @@
 """Unsupervised metrics of codes: sparsity, active codes, and dependence between codes."""
 
-from __future__ import annotations
-
 import math
 from typing import Literal
 
@@ -253,7 +251,10 @@ def mean_pairwise_information(
         raise ValueError(f"expected at least two codes to make a pair of, got {count}")
     mask = as_mask("discrete", discrete, count)
     rows = subset(len(z), samples, np.random.default_rng(seed))
-    labels = [_labels(column, bins, flag) for column, flag in zip(z[rows].T, mask, strict=True)]
+    labels = [
+        np.unique(column, return_inverse=True)[1] if flag else discretise(column, bins)
+        for column, flag in zip(z[rows].T, mask, strict=True)
+    ]
     matrix = np.empty((count, count))
     for i in range(count):
         for j in range(i + 1):
@@ -301,9 +302,3 @@ def _products(z: Floats) -> Floats:
     """Compute z^T z, (C, C), without BLAS, whose order of summation depends on the machine."""
     products: Floats = np.einsum("ni,nj->ij", z, z)
     return products
-
-
-def _labels(code: Floats, bins: int, discrete: bool) -> Ints:
-    if discrete:
-        return np.unique(code, return_inverse=True)[1]
-    return discretise(code, bins)

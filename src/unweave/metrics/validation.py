@@ -1,7 +1,5 @@
 """Validate keyword arguments by their type annotations: integers, seeds and named choices."""
 
-from __future__ import annotations
-
 import inspect
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import wraps

@@ -1,15 +1,9 @@
 """Models: networks that encode, decode and run a forward pass, without a loss."""
 
-from unweave.models.infogan import GeneratedBatch, ImageCritic, InfoGANModel
-from unweave.models.model import Model, as_float32
-from unweave.models.vae import ForwardPass, VAEModel
-
-__all__ = [
-    "ForwardPass",
-    "GeneratedBatch",
-    "ImageCritic",
-    "InfoGANModel",
-    "Model",
-    "VAEModel",
-    "as_float32",
-]
+from unweave.models.infogan import (
+    GeneratedBatch as GeneratedBatch,
+    ImageCritic as ImageCritic,
+    InfoGANModel as InfoGANModel,
+)
+from unweave.models.model import Model as Model, as_float32 as as_float32
+from unweave.models.vae import ForwardPass as ForwardPass, VAEModel as VAEModel

@@ -1,7 +1,5 @@
 """The InfoGAN: a generator of images, a critic of images, and a recogniser of codes."""
 
-from __future__ import annotations
-
 from typing import NamedTuple, cast
 
 import torch
@@ -11,8 +9,7 @@ from unweave.core.noise import Noise
 from unweave.core.rows import rowwise
 from unweave.latents import Latent, Posterior, with_hard_samples
 from unweave.likelihoods import Likelihood, Observation
-from unweave.models.model import Model, as_float32
-from unweave.models.observe import observe
+from unweave.models.model import Model, as_float32, observe
 from unweave.networks import Kim2018GAN, Shape
 
 
@@ -82,7 +79,6 @@ class InfoGANModel(Model):
 
     @rowwise
     def _outputs(self, x: Tensor) -> tuple[Tensor, Tensor]:
-        """Compute the outputs of the critic and of the recogniser."""
         features = self.critic.trunk(x)
         return self.critic.from_features(features), as_float32(self.recogniser(features))
 

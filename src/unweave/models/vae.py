@@ -1,7 +1,5 @@
 """The variational autoencoder, as functions that return distributions."""
 
-from __future__ import annotations
-
 from typing import NamedTuple, cast
 
 from torch import Tensor
@@ -10,8 +8,7 @@ from unweave.core.noise import Noise
 from unweave.core.rows import rowwise
 from unweave.latents import Distribution, Latent, Posterior
 from unweave.likelihoods import Likelihood, Observation
-from unweave.models.model import Model, as_float32
-from unweave.models.observe import observe
+from unweave.models.model import Model, as_float32, observe
 from unweave.networks import Network, Shape
 
 
@@ -57,11 +54,9 @@ class VAEModel(Model):
 
     @rowwise
     def raw(self, x: Tensor) -> Tensor:
-        """Compute the encoder's output for a batch (B, *shape); `latent` turns it into q(z|x)."""
         return as_float32(cast(Tensor, self.encoder(self.likelihood.encoder_input(x))))
 
     def decode(self, z: Tensor) -> Observation:
-        """Return p(x|z) for codes (B, D)."""
         return observe(self.likelihood, lambda z: self.head(as_float32(self.decoder(z))), z)
 
     def forward(self, x: Tensor, noise: Noise) -> ForwardPass:

@@ -3,40 +3,21 @@
 from typing import Annotated
 
 from unweave.core.parts import Open
-from unweave.networks.adversarial import Kim2018GAN
+from unweave.networks.adversarial import Kim2018GAN as Kim2018GAN
 from unweave.networks.architectures import (
-    DCGAN,
-    MLP,
-    Conv,
-    Critic,
-    Esmaeili2019,
-    Kim2018,
-    Mathieu2019,
+    DCGAN as DCGAN,
+    MLP as MLP,
+    Conv as Conv,
+    Critic as Critic,
+    Esmaeili2019 as Esmaeili2019,
+    Kim2018 as Kim2018,
+    Mathieu2019 as Mathieu2019,
 )
-from unweave.networks.base import BaseNetwork, Shape
-from unweave.networks.initialise import Init, initialise
-from unweave.networks.layers import frozen_statistics
-from unweave.networks.modules import Modules, UserModule
+from unweave.networks.base import BaseNetwork as BaseNetwork, Shape as Shape
+from unweave.networks.initialise import Init as Init, initialise as initialise
+from unweave.networks.layers import frozen_statistics as frozen_statistics
+from unweave.networks.modules import Modules as Modules, UserModule as UserModule
 
 Network = Annotated[
     Kim2018 | Mathieu2019 | DCGAN | Esmaeili2019 | Conv | MLP | Modules | BaseNetwork, Open()
-]
-
-__all__ = [
-    "DCGAN",
-    "MLP",
-    "BaseNetwork",
-    "Conv",
-    "Critic",
-    "Esmaeili2019",
-    "Init",
-    "Kim2018",
-    "Kim2018GAN",
-    "Mathieu2019",
-    "Modules",
-    "Network",
-    "Shape",
-    "UserModule",
-    "frozen_statistics",
-    "initialise",
 ]

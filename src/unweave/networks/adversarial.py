@@ -1,7 +1,5 @@
 """The networks of an InfoGAN."""
 
-from __future__ import annotations
-
 import math
 from functools import partial
 from typing import Literal, NamedTuple

@@ -1,7 +1,5 @@
 """Encoders and decoders: the papers' architectures and general ones."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 from functools import partial

@@ -1,7 +1,5 @@
 """The base class of networks, which build an encoder and a decoder."""
 
-from __future__ import annotations
-
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 

@@ -1,7 +1,5 @@
 """Initial weights, a function of the seed that is the same on every device and in every lane."""
 
-from __future__ import annotations
-
 import math
 from typing import Literal, Protocol, runtime_checkable
 

@@ -7,8 +7,6 @@ vector units, are matrix products. On a GPU they are our kernels, which compute 
 all lanes at once, or torch's where those cannot run.
 """
 
-from __future__ import annotations
-
 import contextlib
 import itertools
 from collections.abc import Iterator, Sequence

@@ -1,7 +1,5 @@
 """Builders shared by the architectures: strided convolutions, transposed ones, and MLPs."""
 
-from __future__ import annotations
-
 import itertools
 import math
 from collections.abc import Callable, Sequence

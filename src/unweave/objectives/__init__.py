@@ -3,37 +3,55 @@
 from typing import Annotated
 
 from unweave.core.parts import Open
-from unweave.objectives import base, divergences
-from unweave.objectives.adversarial import InfoGAN, InfoWGANGP, gradient_penalty
+from unweave.objectives import base as base, divergences as divergences
+from unweave.objectives.adversarial import (
+    InfoGAN as InfoGAN,
+    InfoWGANGP as InfoWGANGP,
+    gradient_penalty as gradient_penalty,
+)
 from unweave.objectives.base import (
-    MODEL,
-    BaseObjective,
-    Batch,
-    Carry,
-    Nets,
-    Term,
-    Terms,
-    Update,
-    VAEObjective,
-    carry_from,
-    elbo_terms,
-    reduce_terms,
-    total,
+    MODEL as MODEL,
+    BaseObjective as BaseObjective,
+    Batch as Batch,
+    Carry as Carry,
+    Nets as Nets,
+    Term as Term,
+    Terms as Terms,
+    Update as Update,
+    VAEObjective as VAEObjective,
+    carry_from as carry_from,
+    elbo_terms as elbo_terms,
+    reduce_terms as reduce_terms,
+    total as total,
 )
-from unweave.objectives.beta import VAE, BetaVAE, CapacityVAE, EntropyVAE
+from unweave.objectives.beta import (
+    VAE as VAE,
+    BetaVAE as BetaVAE,
+    CapacityVAE as CapacityVAE,
+    EntropyVAE as EntropyVAE,
+)
 from unweave.objectives.decomposed import (
-    HFVAE,
-    AnchorVAE,
-    BetaTCVAE,
-    InformationDropout,
-    LagrangianVAE,
+    HFVAE as HFVAE,
+    AnchorVAE as AnchorVAE,
+    BetaTCVAE as BetaTCVAE,
+    FactorVAE as FactorVAE,
+    InformationDropout as InformationDropout,
+    LagrangianVAE as LagrangianVAE,
 )
-from unweave.objectives.divergences import AnyDivergence, Divergence
-from unweave.objectives.factor import FactorVAE
-from unweave.objectives.importance import IWAE, importance_bound
-from unweave.objectives.labels import Label, LabelTargets, with_labels
-from unweave.objectives.matching import AAE, WAE, AlphaBetaVAE, InfoVAE
-from unweave.objectives.moments import DIPVAE
+from unweave.objectives.divergences import AnyDivergence as AnyDivergence, Divergence as Divergence
+from unweave.objectives.importance import IWAE as IWAE, importance_bound as importance_bound
+from unweave.objectives.labels import (
+    Label as Label,
+    LabelTargets as LabelTargets,
+    with_labels as with_labels,
+)
+from unweave.objectives.matching import (
+    AAE as AAE,
+    DIPVAE as DIPVAE,
+    WAE as WAE,
+    AlphaBetaVAE as AlphaBetaVAE,
+    InfoVAE as InfoVAE,
+)
 
 Objective = Annotated[
     VAE
@@ -56,48 +74,4 @@ Objective = Annotated[
     | InfoWGANGP
     | BaseObjective,
     Open(),
-]
-
-__all__ = [
-    "AAE",
-    "DIPVAE",
-    "HFVAE",
-    "IWAE",
-    "MODEL",
-    "VAE",
-    "WAE",
-    "AlphaBetaVAE",
-    "AnchorVAE",
-    "AnyDivergence",
-    "BaseObjective",
-    "Batch",
-    "BetaTCVAE",
-    "BetaVAE",
-    "CapacityVAE",
-    "Carry",
-    "Divergence",
-    "EntropyVAE",
-    "FactorVAE",
-    "InfoGAN",
-    "InfoVAE",
-    "InfoWGANGP",
-    "InformationDropout",
-    "Label",
-    "LabelTargets",
-    "LagrangianVAE",
-    "Nets",
-    "Objective",
-    "Term",
-    "Terms",
-    "Update",
-    "VAEObjective",
-    "base",
-    "carry_from",
-    "divergences",
-    "elbo_terms",
-    "gradient_penalty",
-    "importance_bound",
-    "reduce_terms",
-    "total",
-    "with_labels",
 ]

@@ -28,11 +28,11 @@ from unweave.objectives.base import (
     Carry,
     Loss,
     Nets,
+    Requirements,
     Term,
     Terms,
     Update,
 )
-from unweave.objectives.compatibility import Requirements
 from unweave.objectives.divergences import accuracy
 
 _CRITIC_ADAM = Adam(lr=1e-4, betas=(0.5, 0.999))  # [Kim2018] app. H; the generator's lr is 1e-3
@@ -69,10 +69,15 @@ class AdversarialObjective(BaseObjective):
     """
 
     information: Weight
+    """Weight of the mutual information between codes and images."""
     critic_steps: int
+    """Updates of the critic in a step, each on its own batch."""
     noise_size: int
+    """Columns of noise that the generator reads beside the codes."""
     network: Kim2018GAN
+    """Generator, critic and recogniser."""
     critic_optimiser: Adam
+    """Optimiser of the critic."""
     autoencodes: ClassVar[bool] = False
     requires: ClassVar[Requirements] = {
         "fixed_prior": "the generator needs codes from a fixed prior"
@@ -94,13 +99,11 @@ class AdversarialObjective(BaseObjective):
 
     @property
     def updates(self) -> tuple[Update, ...]:
-        """The critic's updates, then the model's."""
         critic = Update(CRITIC, self.critic_loss)
         return (*[critic] * self.critic_steps, Update(MODEL, self.model_loss))
 
     @property
     def optimisers(self) -> dict[str, Adam]:
-        """The optimiser of the critic."""
         return {CRITIC: self.critic_optimiser}
 
     def build(
@@ -151,15 +154,10 @@ class InfoGAN(AdversarialObjective):
 
     not_in_nats = (CRITIC_ACCURACY,)
     information: Weight = 1.0
-    """Weight of the mutual information between codes and images."""
     critic_steps: Size = 1
-    """Updates of the critic in a step, each on its own batch."""
     noise_size: Annotated[int, Field(ge=0, le=1_000_000)] = 5
-    """Columns of noise that the generator reads beside the codes."""
     network: Kim2018GAN = Kim2018GAN()
-    """Generator, critic and recogniser."""
     critic_optimiser: Adam = _CRITIC_ADAM
-    """Optimiser of the critic."""
     kind: Literal["info-gan"] = tag("info-gan")
 
     def generator_loss(self, fake: Tensor) -> Tensor:
@@ -187,19 +185,13 @@ class InfoWGANGP(AdversarialObjective):
     instead of batch normalisation, as there. Everything else is as for `InfoGAN`.
     """
 
-    not_in_nats = (CRITIC, "adversarial", "penalty")
     information: Weight = 1.0
-    """Weight of the mutual information between codes and images."""
     penalty: Weight = 10.0
     """Weight of the gradient penalty of the critic."""
     critic_steps: Size = 1
-    """Updates of the critic in a step, each on its own batch."""
     noise_size: Annotated[int, Field(ge=0, le=1_000_000)] = 5
-    """Columns of noise that the generator reads beside the codes."""
     network: Kim2018GAN = Kim2018GAN(norm="layer")
-    """Generator, critic and recogniser."""
     critic_optimiser: Adam = _CRITIC_ADAM
-    """Optimiser of the critic."""
     kind: Literal["info-wgan-gp"] = tag("info-wgan-gp")
     not_in_nats = (CRITIC, "adversarial", "penalty")
     also_cites: ClassVar[tuple[str, ...]] = ("Gulrajani2017",)

@@ -8,12 +8,10 @@ To write an objective, subclass `VAEObjective` and write `loss`, or subclass `Ba
 write `model_loss` if one forward pass is not enough.
 """
 
-from __future__ import annotations
-
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
 from types import MappingProxyType
-from typing import ClassVar, NamedTuple, TypeVar, cast
+from typing import ClassVar, Literal, NamedTuple, TypeVar, cast
 
 import torch
 from torch import Tensor, nn
@@ -27,13 +25,21 @@ from unweave.latents import Latent
 from unweave.likelihoods import Likelihood
 from unweave.models import ForwardPass, Model, VAEModel, as_float32
 from unweave.networks import Critic, Network, Shape
-from unweave.objectives.compatibility import Requirements, unmet
 
 MODEL = "model"
 CRITIC = "critic"
 CRITIC_ACCURACY = "critic_accuracy"
 
 T = TypeVar("T")
+Property = Literal[
+    "continuous",
+    "gaussian_posterior",
+    "factorised_posterior",
+    "fixed_prior",
+    "finite_variance",
+    "factorised",
+]
+Requirements = Mapping[Property, str]  # properties that every block needs, and why
 
 
 class Batch(NamedTuple):
@@ -102,7 +108,8 @@ class BaseObjective(ABC):
 
     kind: str
     autoencodes: ClassVar[bool] = True  # False if the objective brings its own networks
-    estimator: Estimator | None = None  # of q(z), for objectives that have this field
+    estimator: Estimator | None = None  # for objectives that have this field
+    """How q(z) is estimated from a batch."""
     requires: ClassVar[Requirements] = MappingProxyType({})  # of every block of the latent space
     several_variables: ClassVar[bool] = False  # whether one latent variable is too few
 
@@ -158,7 +165,6 @@ class VAEObjective(BaseObjective):
         """Return the terms of the loss of one forward pass."""
 
     def model_loss(self, nets: Nets, batch: Batch, noise: Noise, carry: Carry) -> Loss:
-        """Return the terms of the loss on the batch, and its codes as the carry."""
         forward = nets.model(batch.x, noise)
         return self.loss(forward, batch, noise), carry_from(forward)
 
@@ -198,3 +204,17 @@ def elbo_terms(forward: ForwardPass, rate: Weight | Tensor = 1.0) -> Terms:
         "distortion": Term(1.0, forward.distortion),
         "rate": Term(rate, value.detach() if unused else value),
     }
+
+
+def unmet(latent: Latent, requirements: Requirements) -> str | None:
+    """Say which block of a latent space lacks a property of `latents.Block`, or return None.
+
+    >>> from unweave.latents import StudentT
+    >>> unmet(StudentT(2, df=1), {"finite_variance": "moments need a finite variance"})
+    'moments need a finite variance, and the latent space is StudentT'
+    """
+    for needed, why in requirements.items():
+        for path, block in latent.leaf_blocks.items():
+            if not getattr(block, needed):
+                return f"{why}, and {path or 'the latent space'} is {type(block).__name__}"
+    return None

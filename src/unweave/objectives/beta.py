@@ -1,7 +1,5 @@
 """Objectives that weight the whole rate: VAE, beta-VAE, CapacityVAE, EntropyVAE."""
 
-from __future__ import annotations
-
 from typing import ClassVar, Literal
 
 from unweave.core.noise import Noise
@@ -9,8 +7,15 @@ from unweave.core.schedules import Linear, Weight
 from unweave.core.spec import spec, tag
 from unweave.latents.distributions import HALF_LOG_2PI
 from unweave.models import ForwardPass
-from unweave.objectives.base import Batch, Term, Terms, VAEObjective, elbo_terms, weight_value
-from unweave.objectives.compatibility import Requirements
+from unweave.objectives.base import (
+    Batch,
+    Requirements,
+    Term,
+    Terms,
+    VAEObjective,
+    elbo_terms,
+    weight_value,
+)
 
 
 @spec
@@ -23,7 +28,6 @@ class VAE(VAEObjective):
     kind: Literal["vae"] = tag("vae")
 
     def loss(self, forward: ForwardPass, batch: Batch, noise: Noise) -> Terms:
-        """Return distortion and rate."""
         return elbo_terms(forward)
 
 
@@ -36,7 +40,6 @@ class BetaVAE(VAEObjective):
     kind: Literal["beta-vae"] = tag("beta-vae")
 
     def loss(self, forward: ForwardPass, batch: Batch, noise: Noise) -> Terms:
-        """Return distortion and the weighted rate."""
         return elbo_terms(forward, rate=self.beta)
 
 
@@ -54,7 +57,6 @@ class CapacityVAE(VAEObjective):
     kind: Literal["capacity-vae"] = tag("capacity-vae")
 
     def loss(self, forward: ForwardPass, batch: Batch, noise: Noise) -> Terms:
-        """Return distortion, and the distance of the rate from the capacity."""
         rate = forward.rate
         distance = (rate.mean() - weight_value(self.capacity)).abs()
         return {
@@ -79,7 +81,6 @@ class EntropyVAE(VAEObjective):
     }
 
     def loss(self, forward: ForwardPass, batch: Batch, noise: Noise) -> Terms:
-        """Return distortion, rate, and the log-determinant of the encodings' covariance."""
         size = forward.z.shape[-1]
         half_log_det = forward.q.entropy() - size * (0.5 + HALF_LOG_2PI)
         weight = 1.0 - weight_value(self.beta)

@@ -38,11 +38,12 @@ from unweave.objectives.base import (
     Carry,
     Loss,
     Nets,
+    Requirements,
     Term,
     Terms,
     Update,
+    unmet,
 )
-from unweave.objectives.compatibility import Requirements, unmet
 
 
 class Divergence(ABC):
@@ -50,7 +51,8 @@ class Divergence(ABC):
 
     kind: str
     nats: ClassVar[bool] = True  # whether its value is in nats
-    estimator: Estimator | None = None  # of q(z), for divergences that have this field
+    estimator: Estimator | None = None  # for divergences that have this field
+    """How q(z) is estimated from a batch."""
     requires: ClassVar[Requirements] = MappingProxyType({})  # of every block of the latent space
 
     @abstractmethod
@@ -81,7 +83,6 @@ class ExclusiveKL(Divergence):
     """
 
     estimator: Estimator = "stratified"
-    """How q(z) is estimated from a batch."""
     kind: Literal["exclusive-kl"] = tag("exclusive-kl")
 
     def value(self, nets: Nets, forward: ForwardPass, batch: Batch, noise: Noise) -> Tensor:
@@ -152,9 +153,9 @@ class MMD(Divergence):
         return int(self.kernel == "rbf" and not self.scales and not self.constants)
 
     def value(self, nets: Nets, forward: ForwardPass, batch: Batch, noise: Noise) -> Tensor:
-        """Compute the statistic, ()."""
         y = prior_samples(forward.p, len(forward.z), noise)
-        groups = _block_columns(forward.latent) if self.blockwise else None
+        sizes = [sum(block.variables) for block in forward.latent.leaf_blocks.values()]
+        groups = consecutive_slices(sizes) if self.blockwise else None
         return mmd(
             forward.hard_samples, y, self.kernel, self.scales, groups=groups,
             constants=self.constants,
@@ -175,7 +176,6 @@ class Moments(Divergence):
     }
 
     def value(self, nets: Nets, forward: ForwardPass, batch: Batch, noise: Noise) -> Tensor:
-        """Compute the squared differences, ()."""
         return moment_matching(
             forward.hard_samples, prior_samples(forward.p, len(forward.z), noise)
         )
@@ -194,7 +194,6 @@ class SlicedWasserstein(Divergence):
     }
 
     def value(self, nets: Nets, forward: ForwardPass, batch: Batch, noise: Noise) -> Tensor:
-        """Average over the projections, ()."""
         y = prior_samples(forward.p, len(forward.z), noise)
         lines = directions(noise, self.projections, forward.z.shape[-1], forward.z.dtype)
         return sliced_wasserstein(forward.hard_samples, y, lines)
@@ -204,15 +203,14 @@ class CriticDivergence(Divergence):
     """A divergence estimated by a critic that separates q(z) from p(z)."""
 
     critic: Critic
+    """Network that distinguishes two distributions of codes, and its optimiser."""
 
     @property
     def critics(self) -> dict[str, Critic]:
-        """The critic that separates q(z) from p(z)."""
         return {CRITIC: self.critic}
 
     @property
     def updates(self) -> tuple[Update, ...]:
-        """The critic's update, on the model's codes and as many samples of the prior."""
         return (Update(CRITIC, critic_loss),)
 
 
@@ -224,7 +222,6 @@ class DensityRatio(CriticDivergence):
     """
 
     critic: Critic = Critic()
-    """Network that distinguishes two distributions of codes, and its optimiser."""
     kind: Literal["density-ratio"] = tag("density-ratio")
 
     def value(self, nets: Nets, forward: ForwardPass, batch: Batch, noise: Noise) -> Tensor:
@@ -240,7 +237,6 @@ class Adversary(CriticDivergence):
     """
 
     critic: Critic = Critic()
-    """Network that distinguishes two distributions of codes, and its optimiser."""
     kind: Literal["adversary"] = tag("adversary")
 
     def value(self, nets: Nets, forward: ForwardPass, batch: Batch, noise: Noise) -> Tensor:
@@ -277,11 +273,6 @@ def accuracy(first: Tensor, second: Tensor) -> Tensor:
     [Kim2018] fig. 24, 37.
     """
     return 0.5 + 0.25 * (first.detach().sign() - second.detach().sign())
-
-
-def _block_columns(latent: Latent) -> tuple[slice, ...]:
-    """Return the columns of every block of a latent tree."""
-    return consecutive_slices([sum(block.variables) for block in latent.leaf_blocks.values()])
 
 
 AnyDivergence = Annotated[

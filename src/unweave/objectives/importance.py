@@ -1,7 +1,5 @@
 """The importance-weighted autoencoder."""
 
-from __future__ import annotations
-
 import math
 from typing import Literal
 
@@ -50,7 +48,6 @@ class IWAE(BaseObjective):
     kind: Literal["iwae"] = tag("iwae")
 
     def model_loss(self, nets: Nets, batch: Batch, noise: Noise, carry: Carry) -> Loss:
-        """Return the bound, and as diagnostics the mean distortion and rate of the particles."""
         raw = nets.model.raw(batch.x)
         q = nets.model.latent.posterior(raw)
         bound, distortion, rate = particle_bound(nets.model, q, batch.x, noise, self.particles)

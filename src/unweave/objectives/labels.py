@@ -1,7 +1,5 @@
 """Semi-supervision: labels that give a latent block its meaning on some observations."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from typing import Annotated, ClassVar
 

@@ -1,17 +1,19 @@
-"""Objectives that match the aggregate posterior q(z) to the prior p(z) with a divergence."""
+"""Objectives that match the aggregate posterior q(z), or its moments, to the prior p(z)."""
 
 from __future__ import annotations
 
 from abc import abstractmethod
-from typing import Literal
+from typing import ClassVar, Literal
 
 from pydantic import model_validator
 from torch import Tensor
 
+from unweave.aggregate import covariance_penalty
 from unweave.core.noise import Noise
 from unweave.core.schedules import Weight
 from unweave.core.spec import spec, tag
 from unweave.latents import Latent
+from unweave.models import ForwardPass
 from unweave.networks import Critic
 from unweave.objectives.base import (
     MODEL,
@@ -20,13 +22,16 @@ from unweave.objectives.base import (
     Carry,
     Loss,
     Nets,
+    Requirements,
     Term,
+    Terms,
     Update,
+    VAEObjective,
     carry_from,
     elbo_terms,
+    unmet,
     weight_value,
 )
-from unweave.objectives.compatibility import unmet
 from unweave.objectives.divergences import MMD, AnyDivergence, DensityRatio, InclusiveKL
 
 
@@ -34,6 +39,7 @@ class MatchingObjective(BaseObjective):
     """A weighted sum of distortion, rate and a divergence of q(z) from p(z)."""
 
     divergence: AnyDivergence
+    """Divergence between the aggregate posterior q(z) and the prior p(z)."""
 
     @property
     def uses_rate(self) -> bool:
@@ -47,16 +53,13 @@ class MatchingObjective(BaseObjective):
 
     @property
     def updates(self) -> tuple[Update, ...]:
-        """The model's update, then the critic's if the divergence has one."""
         return (Update(MODEL, self.model_loss), *self.divergence.updates)
 
     @property
     def critics(self) -> dict[str, Critic]:
-        """The critic of the divergence, if it has one."""
         return self.divergence.critics
 
     def model_loss(self, nets: Nets, batch: Batch, noise: Noise, carry: Carry) -> Loss:
-        """Return the terms of the model's loss, and its codes for the critic."""
         forward = nets.model(batch.x, noise)
         rate, divergence = self.weights
         value = self.divergence.value(nets, forward, batch, noise)
@@ -93,17 +96,14 @@ class AlphaBetaVAE(MatchingObjective):
     beta: Weight = 1.0
     """Weight of the rate."""
     divergence: AnyDivergence = InclusiveKL()
-    """Divergence between the aggregate posterior q(z) and the prior p(z)."""
     kind: Literal["alpha-beta-vae"] = tag("alpha-beta-vae")
 
     @property
     def uses_rate(self) -> bool:
-        """Whether the loss includes the rate: unless beta is 0."""
         return self.beta != 0
 
     @property
     def weights(self) -> tuple[float | Tensor, float | Tensor]:
-        """The weights of the rate and of the divergence: beta and alpha."""
         return weight_value(self.beta), weight_value(self.alpha)
 
 
@@ -120,7 +120,6 @@ class InfoVAE(MatchingObjective):
     lam: Weight = 500.0  # [Zhao2019] app. D
     """Weight of the match of q(z) and p(z), the paper's lambda."""
     divergence: AnyDivergence = MMD(kernel="rbf")
-    """Divergence between the aggregate posterior q(z) and the prior p(z)."""
     kind: Literal["info-vae"] = tag("info-vae")
 
     @model_validator(mode="after")
@@ -140,12 +139,10 @@ class InfoVAE(MatchingObjective):
 
     @property
     def uses_rate(self) -> bool:
-        """Whether the loss includes the rate: unless alpha is 1."""
         return self.alpha != 1
 
     @property
     def weights(self) -> tuple[float | Tensor, float | Tensor]:
-        """The weights of the rate and of the divergence: 1 - alpha and alpha + lam - 1."""
         alpha = weight_value(self.alpha)
         return 1.0 - alpha, alpha + weight_value(self.lam) - 1.0
 
@@ -161,12 +158,10 @@ class WAE(MatchingObjective):
     weight: Weight = 10.0  # [Tolstikhin2018] sec. 4: 10 on MNIST, 100 on CelebA
     """Weight of the divergence between q(z) and p(z)."""
     divergence: AnyDivergence = MMD()
-    """Divergence between the aggregate posterior q(z) and the prior p(z)."""
     kind: Literal["wae"] = tag("wae")
 
     @property
     def weights(self) -> tuple[float | Tensor, float | Tensor]:
-        """The weights of the rate, 0, and of the divergence."""
         return 0.0, weight_value(self.weight)
 
 
@@ -180,10 +175,50 @@ class AAE(MatchingObjective):
     gamma: Weight = 1.0
     """Weight of KL(q(z) || p(z))."""
     divergence: DensityRatio = DensityRatio()
-    """Divergence between the aggregate posterior q(z) and the prior p(z)."""
     kind: Literal["aae"] = tag("aae")
 
     @property
     def weights(self) -> tuple[float | Tensor, float | Tensor]:
-        """The weights of the rate, 0, and of the divergence."""
         return 0.0, weight_value(self.gamma)
+
+
+@spec
+class DIPVAE(VAEObjective):
+    """-ELBO + off_diagonal sum_{i != j} Cov_ij^2 + diagonal sum_i (Cov_ii - 1)^2.
+
+    [Kumar2018] eqs. 6, 7, [Kim2018] eqs. 10, 11. Cov is the covariance over the batch of the means
+    of q(z|x) (`covariance_of="means"`, DIP-VAE-I) or that of q(z) (`covariance_of="codes"`,
+    DIP-VAE-II). Columns are in units of their standard deviation under the prior, which is 1 in the
+    papers.
+    """
+
+    off_diagonal: Weight = 10.0
+    """Weight of the squared covariances."""
+    diagonal: Weight = 100.0
+    """Weight of the squared distances of the variances from 1."""
+    covariance_of: Literal["means", "codes"] = "means"
+    """Covariance of the means (DIP-VAE-I) or of the codes (DIP-VAE-II)."""
+    kind: Literal["dip-vae"] = tag("dip-vae")
+    not_in_nats = ("off_diagonal", "diagonal")
+    requires: ClassVar[Requirements] = {
+        "continuous": "only continuous variables can have an identity covariance",
+        "fixed_prior": "the covariance needs a fixed target",
+        "finite_variance": "a covariance needs a prior with a finite variance",
+        "factorised": "columns must be uncorrelated under the prior",
+    }
+
+    def loss(self, forward: ForwardPass, batch: Batch, noise: Noise) -> Terms:
+        unit = forward.p.stddev
+        variance = (forward.q.stddev / unit).square() if self.covariance_of == "codes" else None
+        penalty = covariance_penalty(forward.q.mean / unit, variance)
+        return elbo_terms(forward) | {
+            "off_diagonal": Term(self.off_diagonal, penalty.off_diagonal),
+            "diagonal": Term(self.diagonal, penalty.diagonal),
+        }
+
+    def incompatibility(self, latent: Latent) -> str | None:
+        independent: Requirements = {
+            "factorised_posterior": "DIP-VAE-II needs encodings with independent columns"
+        }
+        reason = unmet(latent, independent) if self.covariance_of == "codes" else None
+        return reason or super().incompatibility(latent)

@@ -4,8 +4,6 @@ A paper is a module or a folder with `FIGURES`, and a line here. The texts of a 
 file beside its module: see `unweave.studies.texts`.
 """
 
-from __future__ import annotations
-
 import re
 import time
 from collections.abc import Sequence
@@ -20,27 +18,24 @@ from unweave.data import Arrays, InMemory, from_array
 from unweave.data.dataset import DataNotFound
 from unweave.papers import esmaeili2019, kim2018, mathieu2018, mathieu2019, sikka2019
 from unweave.studies.drawing import figure_style
-from unweave.studies.page import check_index, done, state, write_index, write_page, write_result
+from unweave.studies.page import (
+    check_index,
+    done as done,
+    state as state,
+    write_index,
+    write_page,
+    write_result,
+)
 from unweave.studies.study import NotTrained, merge, train_or_load
-from unweave.studies.workspace import Claim, Cost, Measured, Reproduction, Result, Workspace, judge
-
-__all__ = [
-    "FIGURES",
-    "Claim",
-    "Measured",
-    "Reproduction",
-    "Result",
-    "Workspace",
-    "chosen",
-    "done",
-    "judge",
-    "merge_results",
-    "reproduce",
-    "state",
-    "train_studies",
-    "with_own_images",
-    "write_pages",
-]
+from unweave.studies.workspace import (
+    Claim as Claim,
+    Cost,
+    Measured as Measured,
+    Reproduction as Reproduction,
+    Result as Result,
+    Workspace as Workspace,
+    judge as judge,
+)
 
 FIGURES: tuple[Reproduction, ...] = (
     *sikka2019.FIGURES,

@@ -1,7 +1,5 @@
 """Mathieu et al., Disentangling Disentanglement, the workshop paper.  [Mathieu2018]."""
 
-from __future__ import annotations
-
 from unweave.papers.mathieu2019.fig3 import study, workshop_figure
 from unweave.studies.workspace import Reproduction
 

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from unweave.core.optimisers import Adam
 from unweave.data import MNIST, CelebA, Data, FashionMNIST, HeldOut, Selected, Shapes2D
-from unweave.latents import Bernoulli as Bits
-from unweave.latents import Categorical, Gaussian, Latent, Product
+from unweave.latents import Bernoulli as Bits, Categorical, Gaussian, Latent, Product
 from unweave.likelihoods import Bernoulli
 from unweave.networks import Esmaeili2019
 from unweave.objectives import HFVAE, VAE, BetaTCVAE, BetaVAE, Objective

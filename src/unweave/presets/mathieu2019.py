@@ -7,8 +7,7 @@ import math
 from unweave.core.optimisers import Adam
 from unweave.data import CelebA, Data, FashionMNIST, Pinwheel, Shapes2D
 from unweave.latents import Gaussian, GaussianMixture, Latent, Sparse, StudentT
-from unweave.likelihoods import Bernoulli, Laplace
-from unweave.likelihoods import Gaussian as GaussianLikelihood
+from unweave.likelihoods import Bernoulli, Gaussian as GaussianLikelihood, Laplace
 from unweave.networks import DCGAN, MLP, Mathieu2019
 from unweave.objectives import AlphaBetaVAE, BetaVAE, Objective
 from unweave.objectives.divergences import MMD, InclusiveKL

@@ -1,20 +1,20 @@
 """Compute everything a report shows: what a trained model does with its data."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, get_args
 
 import numpy as np
 from numpy.typing import NDArray
 
 from unweave.aggregate import Summary, summarise
 from unweave.core.noise import Noise
-from unweave.data import Factor
-from unweave.evaluation.explained import Explained, explained
+from unweave.data import Data, Dataset, Factor
+from unweave.data.selection import HeldOutSplit
+from unweave.data.splits import available_splits, on_split, split_of, with_split
 from unweave.evaluation.model import FittedModel
 from unweave.evaluation.shared_latents import LEAST_INFORMATION
+from unweave.evaluation.validation import Validation
 from unweave.latents import Distribution
 from unweave.metrics import (
     METRICS,
@@ -32,6 +32,45 @@ Array = NDArray[np.floating[Any]]
 SHUFFLES = 3  # of the factors, for the score that uninformative codes get
 STEPS = 11  # values of a continuous variable in a traversal
 MOST_SHOWN = 24  # variables drawn; of a wider latent space the rest is only counted
+
+
+class Explained(NamedTuple):
+    """The share of the variance of observations that their reconstructions explain."""
+
+    r2: float
+    rows: int
+    split: str
+    held_out: bool  # whether the model was trained without these observations
+
+
+def explained(model: FittedModel) -> Explained:
+    """Measure R^2 as `Validation` does, on observations that the model has not seen if there are.
+
+    A model on the training split is measured on the validation split, any other on its own data.
+    """
+    data, split = model.data, split_of(model.run.data)
+    if split_of(data) == split and "train" in split.split(" of "):
+        data = with_split(data, "validation") if "validation" in available_splits(data) else data
+    validation = Validation(_load(model, data), _load(model, on_split(data, split)))
+    (loss,) = validation.measure(model.trained)
+    held_out = _disjoint(split_of(data), split)
+    return Explained(loss.r2, len(validation.index), split_of(data), held_out)
+
+
+def _load(model: FittedModel, data: Data) -> Dataset:
+    return model.dataset if data == model.data else data.load(model.device)
+
+
+def _disjoint(one: str, two: str) -> bool:
+    """Return whether two splits have no observation in common.
+
+    >>> _disjoint("test", "train"), _disjoint("all", "train"), _disjoint("held-out", "rest")
+    (True, False, True)
+    """
+    names = [set(split.split(" of ")) - {"all"} for split in (one, two)]
+    selections = [each & set(get_args(HeldOutSplit)) for each in names]
+    files = [each - set(get_args(HeldOutSplit)) for each in names]
+    return any(a and b and a != b for a, b in (selections, files))
 
 
 class Variable(NamedTuple):

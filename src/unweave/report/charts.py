@@ -4,8 +4,6 @@ Marks have class names instead of colours, so the style sheet of the page adapts
 dark and print. `Markup.format` escapes text.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -151,14 +149,11 @@ def ticks(span: Span, most: int = 5) -> dict[float, str]:
     {0.0: '0', 10000.0: '10k', 20000.0: '20k'}
     """
     power = 10.0 ** math.floor(math.log10((span[1] - span[0]) / most))
-    steps = (n * power for n in (1, 2, 5, 10, 20))
-    found = next(values for step in steps if len(values := _multiples(span, step)) <= most)
-    return {value: short(value) for value in found}
-
-
-def _multiples(span: Span, step: float) -> list[float]:
-    first, last = math.ceil(span[0] / step - 1e-9), math.floor(span[1] / step + 1e-9)
-    return [n * step for n in range(first, last + 1)]
+    for step in (n * power for n in (1, 2, 5, 10, 20)):
+        first, last = math.ceil(span[0] / step - 1e-9), math.floor(span[1] / step + 1e-9)
+        if last - first < most:
+            break
+    return {n * step: short(n * step) for n in range(first, last + 1)}
 
 
 def padded(low: float, high: float, share: float = 0.08) -> Span:

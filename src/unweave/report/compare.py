@@ -1,7 +1,5 @@
 """The page about a comparison of runs: one self-contained HTML file."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -69,7 +67,6 @@ def render_comparison(comparison: Comparison) -> str:
 
 
 def _section(section: Section, level: float) -> dict[str, Any]:
-    """Return the tables and charts of one dataset."""
     contrasts = {each.quantity: each for each in section.contrasts}
     styles = [series_style(n, len(section.groups)) for n in range(len(section.groups))]
     return {

@@ -1,7 +1,5 @@
 """The charts of a report."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 from typing import Any, NamedTuple, get_args
@@ -76,13 +74,10 @@ def measured_curves(analysis: Analysis) -> list[Panel]:
                 if value is not None:
                     panels.setdefault((kind, name), []).append({"step": row["step"], name: value})
     return [
-        _curve(name, rows, "nats" if _in_nats(kind, name, not_in_nats, aggregates) else "")
+        _curve(name, rows, "nats" if in_nats else "")
         for (kind, name), rows in panels.items()
+        for in_nats in [name not in not_in_nats if kind == "terms" else name in aggregates]
     ]
-
-
-def _in_nats(kind: str, name: str, not_in_nats: Sequence[str], aggregates: Sequence[str]) -> bool:
-    return name not in not_in_nats if kind == "terms" else name in aggregates
 
 
 def scheduled_weights(analysis: Analysis) -> dict[str, Schedule]:
@@ -92,10 +87,7 @@ def scheduled_weights(analysis: Analysis) -> dict[str, Schedule]:
 
 
 def _curve(
-    name: str,
-    log: Sequence[dict[str, Any]],
-    unit: str,
-    held_out: Sequence[dict[str, Any]] = (),
+    name: str, log: Sequence[dict[str, Any]], unit: str, held_out: Sequence[dict[str, Any]] = ()
 ) -> Panel:
     rows = [row for row in log if name in row]
     steps, values = [row["step"] for row in rows], [row[name] for row in rows]
@@ -214,7 +206,6 @@ def _small(span: Span, top: float) -> Plot:
 
 
 def _class_ticks(count: int) -> dict[float, str]:
-    """Return labels for evenly spaced classes, at most ten."""
     return {float(c): str(c) for c in range(0, count, -(-count // 10))}
 
 
@@ -310,7 +301,9 @@ def _groups(best: BestVariables, table: Table) -> list[tuple[float, NDArray[np.b
     """
     values = table.factors[:, best.column]
     if not table.continuous_mask[best.column]:
-        return [(_factor_value(best.factor, int(v)), values == v) for v in np.unique(values)]
+        known = None if best.factor.kind == "categorical" else best.factor.values
+        # A category has only a position on the axis.
+        return [(known[int(v)] if known else float(v), values == v) for v in np.unique(values)]
     edges = np.unique(np.quantile(values, np.arange(1, _VALUES) / _VALUES))
     bins = np.searchsorted(edges, values, "right")
     return [(float(values[bins == n].mean()), bins == n) for n in np.unique(bins)]
@@ -325,13 +318,6 @@ def _trace(plot: Plot, xs: list[float], trace: Trace, style: str, apart: bool) -
         return [*bars, plot.dots(xs, means, style)]
     dots = [plot.dots(xs, means, style)] if len(xs) <= 20 else []
     return [plot.area(xs, low, high, f"{style} band"), plot.line(xs, means, style), *dots]
-
-
-def _factor_value(factor: Factor, value: int) -> float:
-    """Return the value of a class; a category has only a position on the axis."""
-    if factor.values is None or factor.kind == "categorical":
-        return float(value)
-    return factor.values[value]
 
 
 def _factor_ticks(factor: Factor, xs: list[float]) -> dict[float, str]:

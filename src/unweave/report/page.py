@@ -1,7 +1,5 @@
 """Render the page about a run: one self-contained HTML file."""
 
-from __future__ import annotations
-
 import json
 import platform
 from collections.abc import Sequence
@@ -68,7 +66,6 @@ def render(
 
 
 def _texts(analysis: Analysis) -> dict[str, Any]:
-    """Return the names, numbers and tables of the page."""
     model = analysis.model
     tiles = summary.tiles(analysis)
     return {
@@ -112,7 +109,6 @@ def _texts(analysis: Analysis) -> dict[str, Any]:
 
 
 def _charts(analysis: Analysis) -> dict[str, Any]:
-    """Return the charts that do not depend on the kind of data."""
     return {
         "curves": figures.log_curves(analysis),
         "measured": figures.measured_curves(analysis),

@@ -1,7 +1,5 @@
 """Sheets of small images with gaps between them, as PNG data URIs; any number of channels."""
 
-from __future__ import annotations
-
 import base64
 import colorsys
 import dataclasses
@@ -102,7 +100,11 @@ class ColourMap:
         numbers = self.channels or range(len(self.low))
         spans = zip(numbers, self.colours, self.low, self.high, strict=True)
         return [
-            LegendEntry(_css(colour), _hue(colour), f"channel {number}: {low:.3g} to {high:.3g}")
+            LegendEntry(
+                _css(colour),
+                _HUES[round(12 * colorsys.rgb_to_hsv(*colour)[0]) % 12],
+                f"channel {number}: {low:.3g} to {high:.3g}",
+            )
             for number, colour, low, high in spans
         ]
 
@@ -203,10 +205,6 @@ def _diverging(shown: torch.Tensor) -> torch.Tensor:
     return zero + (below - zero) * (-away).clamp(0, 1) + (above - zero) * away.clamp(0, 1)
 
 
-def _hue(colour: Colour) -> str:
-    return _HUES[round(12 * colorsys.rgb_to_hsv(*colour)[0]) % 12]
-
-
 def _css(colour: Colour) -> str:
     return " ".join(str(round(255 * part)) for part in colour)
 
@@ -225,7 +223,9 @@ def tiled(
 
     Images with a side below `least` pixels are enlarged. What shorter rows leave is transparent.
     """
-    pixels = [_pixels(images, colours, least) for images in rows]  # (n, h, w, channels) each
+    # Bytes with an alpha channel: (n, h, w, 2) if grey, (n, h, w, 4) if not.
+    floats = (torch.as_tensor(images, dtype=torch.float32) for images in rows)
+    pixels = [as_bytes(_resized(each, least), colours) for each in floats]
     _, height, width, channels = pixels[0].shape
     count = max(len(row) for row in pixels)
     gap = max(1, width // 28)
@@ -239,11 +239,6 @@ def tiled(
             canvas[top : top + height, left : left + width] = picture
     bands = [Image.fromarray(np.ascontiguousarray(band)) for band in np.moveaxis(canvas, -1, 0)]
     return Image.merge("LA" if len(bands) == 2 else "RGBA", bands), width, gap
-
-
-def _pixels(images: Array, colours: ColourMap, least: int) -> NDArray[np.uint8]:
-    """Return images as bytes with an alpha channel: (n, h, w, 2) if grey, (n, h, w, 4) if not."""
-    return as_bytes(_resized(torch.as_tensor(images, dtype=torch.float32), least), colours)
 
 
 def as_bytes(images: torch.Tensor, colours: ColourMap) -> NDArray[np.uint8]:

@@ -3,8 +3,6 @@
 Each is an SVG for a page with the report's style sheet; `save` writes one to a file.
 """
 
-from __future__ import annotations
-
 import math
 from importlib.resources import files
 from pathlib import Path
@@ -68,7 +66,8 @@ def sensitivity_chart(found: Sensitivity) -> Markup:
         marks.append(plot.area(xs, (m - s).tolist(), (m + s).tolist(), f"{style} band"))
         marks += [plot.line(xs, m.tolist(), style), plot.dots(xs, m.tolist(), style)]
     label = f"{metric_title(found.name)} over {along}" + (f" and {rest[0][0]}" if rest else "")
-    chart = plot.draw(marks, label, _value_ticks(values), ticks(span))
+    names = {float(x): _value(value) for x, value in enumerate(values)}
+    chart = plot.draw(marks, label, names, ticks(span))
     width = plot.left + plot.width + plot.right
     height = plot.top + plot.height + plot.bottom
     legend = _legend(rest[0][0], lines, styles, plot.left, width) if rest else []
@@ -154,10 +153,6 @@ def _legend(
 def series_style(line: int, count: int) -> str:
     """Return the style of a line: one of two colours, or a colour ramp for more than two lines."""
     return "ab"[line] if count <= 2 else f"ramp r{round(10 * line / (count - 1))}"
-
-
-def _value_ticks(values: tuple[Any, ...]) -> dict[float, str]:
-    return {float(x): _value(value) for x, value in enumerate(values)}
 
 
 def _value(value: Any) -> str:

@@ -1,7 +1,5 @@
 """The words, key numbers and tables of a report."""
 
-from __future__ import annotations
-
 import inspect
 import math
 from typing import NamedTuple

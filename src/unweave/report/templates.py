@@ -1,7 +1,5 @@
 """The templates of pages."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from jinja2 import Environment, PackageLoader, StrictUndefined

@@ -1,7 +1,5 @@
 """Format names, numbers and plain-text mathematics for display."""
 
-from __future__ import annotations
-
 import re
 
 from markupsafe import Markup

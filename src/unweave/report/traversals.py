@@ -1,7 +1,5 @@
 """The images of a report: traversals, reconstructions and prior samples."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 from typing import NamedTuple

@@ -90,7 +90,9 @@ class Vectors(NamedTuple):
         A panel shows the columns that change most in it, in their order.
         """
         scaled = [self.schema.scaling.apply(np.asarray(family)).numpy() for family in lines]
-        chosen = [_most_changed(family) for family in scaled]
+        # The columns that change most, in their order.
+        changes = (np.argsort(-np.ptp(family, axis=0), kind="stable") for family in scaled)
+        chosen = [np.sort(each[:_MOST_COLUMNS]) for each in changes]
         shown = [family[:, columns] for family, columns in zip(scaled, chosen, strict=True)]
         every = np.concatenate([values.ravel() for values in shown])
         span = padded(float(every.min()), float(every.max()))
@@ -139,13 +141,6 @@ def neighbour_correlation(some: Array) -> float:
     products = (off[:, 1:] * off[:, :-1]).mean(0)
     both = scale[1:] * scale[:-1]
     return float(np.divide(products, both, out=np.zeros_like(both), where=both > 0).mean())
-
-
-def _most_changed(family: Array) -> NDArray[np.int64]:
-    """Return the columns of vectors (n, D) that change most, in their order."""
-    change = np.ptp(family, axis=0)
-    columns: NDArray[np.int64] = np.sort(np.argsort(-change, kind="stable")[:_MOST_COLUMNS])
-    return columns
 
 
 def vector_reconstructions(

@@ -1,7 +1,5 @@
 """The verdict at the top of a report: in plain words, what the model has learned."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import Literal, NamedTuple
 

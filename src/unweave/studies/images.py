@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import base64
 import io
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -16,9 +16,11 @@ from PIL import Image
 
 from unweave.evaluation.model import FittedModel
 from unweave.report.pictures import tiled
+from unweave.studies.drawing import panels
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
 
 
 def encode_png(rows: Sequence[NDArray[np.float32]], levels: int = 16) -> str:
@@ -54,6 +56,25 @@ def draw_png(axis: Axes, text: str, columns: int = 0, rows: int = 0) -> None:
     axis.grid(False)
     axis.spines[:].set_visible(False)
     axis.tick_params(length=0)
+
+
+def draw_pictures(
+    rows: int,
+    columns: int,
+    pictures: Mapping[int, tuple[str, str]],
+    width: float,
+    height: float,
+    fontsize: float = 8,
+) -> Figure:
+    """Draw PNGs in base64 with their titles, by the numbers of their panels; others stay empty."""
+    figure, axes = panels(rows, columns, width, height)
+    for number, axis in enumerate(axes):
+        axis.set_axis_off()
+        if number in pictures:
+            text, title = pictures[number]
+            draw_png(axis, text)
+            axis.set_title(title, fontsize=fontsize)
+    return figure
 
 
 def traversals_png(

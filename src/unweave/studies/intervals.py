@@ -10,8 +10,6 @@ One method for each kind of number, used by all figures:
 - a few values that are all shown: their range (`range_interval`).
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from typing import Any
 

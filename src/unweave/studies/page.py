@@ -7,8 +7,6 @@ out/<paper>/<study>.jsonl  results of the networks of a study, from which everyt
 out/<paper>/<name>.svg     drawings, and the same as .png
 """
 
-from __future__ import annotations
-
 import json
 import re
 import subprocess
@@ -30,6 +28,7 @@ from typing_extensions import TypedDict
 import unweave
 from unweave.core.bibliography import entries, entry_field
 from unweave.core.files import make_folder, write_atomically, write_json
+from unweave.core.text import markdown_table
 from unweave.studies.drawing import save_figure
 from unweave.studies.inventory import Item, inventory, summary
 from unweave.studies.texts import fill
@@ -176,10 +175,10 @@ def write_index(figures: Sequence[Reproduction], out: Path) -> Path:
         f"{_TITLE}\n",
         "Written by `unweave reproduce`.\n",
         "## Figures and tables\n",
-        _table(["paper", *_STATUSES], covered),
+        markdown_table(["paper", *_STATUSES], covered),
         "## Claims\n",
         _VERDICTS + "\n",
-        _table(["paper", "figure", *verdicts], rows),
+        markdown_table(["paper", "figure", *verdicts], rows),
     ]
     for verdict, heading in headings.items():
         listed = [
@@ -204,7 +203,7 @@ def _inventory_table(paper: str, figures: Sequence[Reproduction], out: Path) -> 
         return []
     return [
         "## All figures and tables of the paper\n",
-        _table(["", "title", "status", "what is missing, why, and how to run it"], rows),
+        markdown_table(["", "title", "status", "what is missing, why, and how to run it"], rows),
     ]
 
 
@@ -240,15 +239,6 @@ def _untrained(reproduction: Reproduction, out: Path) -> str:
     return f"{there:,} of {whole:,} networks are trained; the others: `{_command(reproduction)}`"
 
 
-def _table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
-    lines = [head, ["---"] * len(head), *rows]
-    return "\n".join("| " + " | ".join(map(_cell, line)) + " |" for line in lines) + "\n"
-
-
-def _cell(text: str) -> str:
-    return text.replace("|", "\\|")
-
-
 def _link(reproduction: Reproduction) -> str:
     """Return a link to the section of a figure, as GitHub names headings.
 
@@ -280,7 +270,6 @@ def _facts_path(reproduction: Reproduction, out: Path) -> Path:
 
 
 def _facts(reproduction: Reproduction, out: Path) -> dict[str, Any]:
-    """Read the facts of a figure; raise a ValueError that names the file if it is damaged."""
     path = _facts_path(reproduction, out)
     try:
         facts = check_form(_FigureFacts, json.loads(path.read_bytes().decode()))
@@ -367,7 +356,7 @@ def _section(reproduction: Reproduction, facts: dict[str, Any]) -> str:
             f"## {facts['title']}\n",
             *pictures,
             facts["setting"].strip() + "\n",
-            _table(["the paper's claim", "where", "expected", "got", "verdict"], rows),
+            markdown_table(["the paper's claim", "where", "expected", "got", "verdict"], rows),
             *([*notes, ""] if notes else []),
             *([facts["noticed"].strip() + "\n"] if facts["noticed"] else []),
             f"`{_command(reproduction)}`: {_provenance(facts)}. Seeds: {facts['seeds']}.\n",

@@ -118,6 +118,13 @@ class Group:
     total: int  # how many the study has
     failed: int = 0
 
+    @classmethod
+    def of(cls, networks: Sequence[Network | None]) -> Group:
+        """Return the group of some networks, None for those that are missing."""
+        there = [each for each in networks if each is not None]
+        trained = tuple(each for each in there if each.failure is None)
+        return cls(trained, len(networks), len(there) - len(trained))
+
     @property
     def done(self) -> int:
         """How many are trained, or failed."""
@@ -193,7 +200,7 @@ class Results:
         groups: dict[Setting, list[Network | None]] = {}
         for key, run in self.study.keys.items():
             groups.setdefault(setting(run), []).append(there.get(key))
-        return {name: _group(networks) for name, networks in groups.items()}
+        return {name: Group.of(networks) for name, networks in groups.items()}
 
     @property
     def all_networks(self) -> list[Network]:
@@ -223,12 +230,6 @@ class Results:
         """The seeds of the networks: "0 to 9"."""
         seeds = [network.run.seed for network in self.networks]
         return f"{min(seeds)} to {max(seeds)}" if seeds else "none yet"
-
-
-def _group(networks: Sequence[Network | None]) -> Group:
-    trained = tuple(each for each in networks if each is not None and each.failure is None)
-    failed = sum(each is not None and each.failure is not None for each in networks)
-    return Group(trained, len(networks), failed)
 
 
 def best_of_settings(
@@ -321,7 +322,6 @@ def _train_missing(workspace: Workspace, study: Study, runs: Sequence[Run], path
 
 
 def _job(workspace: Workspace, study: Study, group: Sequence[Run], datasets: Datasets) -> Job:
-    """Prepare to train networks side by side."""
     task = Task(
         runs=tuple(group),
         store=str(workspace.store.root.absolute()),
@@ -342,7 +342,6 @@ def _store(
     seconds: float,
     datasets: Datasets,
 ) -> None:
-    """Describe trained networks, and add them to the results of the study."""
     if not runs:
         return
     outcomes, device = trained.outcomes, trained.device or workspace.device.type
@@ -374,7 +373,6 @@ def _groups(runs: Sequence[Run], most: int, failed: Collection[str]) -> Iterator
 
 
 def _steps(workspace: Workspace, run: Run) -> int:
-    """Return the step that a run has reached in the store."""
     return workspace.store.folder(run).reached(run.steps)
 
 
@@ -420,7 +418,6 @@ def _columns(rows: Sequence[Row]) -> dict[str, list[float | None]]:
 
 
 def _report_missing(workspace: Workspace, results: Results, seconds: float) -> None:
-    """Print how many networks are missing, how far they are, and how long they would take."""
     study, missing = results.study, results.missing
     if not missing:
         return

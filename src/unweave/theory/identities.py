@@ -15,8 +15,6 @@ forms, the optimality of either model for its own weight: together they are one 
 True
 """
 
-from __future__ import annotations
-
 import copy
 import math
 from collections.abc import Sequence
@@ -32,8 +30,7 @@ from unweave.evaluation.model import FittedModel
 from unweave.latents import FullGaussian, Gaussian, Latent, PriorDensity
 from unweave.latents.block import ClosedFormRateBlock
 from unweave.latents.gaussian import as_full
-from unweave.models import ForwardPass
-from unweave.models import VAEModel as VAE
+from unweave.models import ForwardPass, VAEModel as VAE
 from unweave.theory.linear import Solution
 
 _ROWS = 256  # observations of a fitted model's data
@@ -361,7 +358,6 @@ def double(model: FittedModel) -> VAE:
 def _subject(
     model: FittedModel | VAE, x: Numbers | None, noise: Noise | None
 ) -> tuple[VAE, Tensor, Noise]:
-    """Return networks, observations and noise."""
     if isinstance(model, VAE):
         if x is None:
             raise ValueError("expected observations x with a bare VAE, got none; give x")

@@ -15,14 +15,11 @@ where Bayes' rule is used p(z|x) is meant by the p(x|z) on the left of eq. 58 an
 and D^T D + I_k by D D^T + I_N in eq. 59, whose mean lacks an x. Eq. 24 is right.
 """
 
-from __future__ import annotations
-
 import math
-import operator
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from numbers import Real
+from numbers import Integral, Real
 from typing import NamedTuple
 
 import numpy as np
@@ -329,7 +326,9 @@ def observations(
     """
     a = _matrix("mixing", mixing)
     _check_positive(noise=noise)
-    shape = _whole(size), sum(a.shape)
+    if not isinstance(size, Integral):
+        raise ValueError(f"expected a whole number of observations, got {size!r}")
+    shape = int(size), sum(a.shape)
     white = whiten(Noise(seed).normal(shape, "linear", torch.float64).numpy())
     sources = white[:, : a.shape[1]]
     return sources @ a.T + noise * white[:, a.shape[1] :], sources
@@ -380,10 +379,3 @@ def _check_scale(matrix: Matrix, noise: float) -> None:
             f"expected entries of up to {_LARGEST:g} times the noise, got {most:g} times; use a "
             "larger noise"
         )
-
-
-def _whole(size: int) -> int:
-    try:
-        return operator.index(size)
-    except TypeError:
-        raise ValueError(f"expected a whole number of observations, got {size!r}") from None

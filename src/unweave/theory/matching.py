@@ -11,8 +11,6 @@ assignment problem. If S is diagonal, as at the optimum of the linear model, the
 pairs (source, latent), the sign of each pair is free, and the best assignment is found exactly.
 """
 
-from __future__ import annotations
-
 import functools
 import itertools
 import math
@@ -89,7 +87,6 @@ def match_latents(precision: Values, second: Values, cross: Values) -> Matching:
 
 @functools.cache
 def _signed_permutations(count: int) -> list[tuple[NDArray[np.int64], Values]]:
-    """Return all orders with all signs."""
     orders = (np.array(order) for order in itertools.permutations(range(count)))
     signs = [np.array(sign) for sign in itertools.product((1.0, -1.0), repeat=count)]
     return list(itertools.product(orders, signs))

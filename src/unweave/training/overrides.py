@@ -37,7 +37,7 @@ from unweave.data import (
     Paired,
     Selected,
 )
-from unweave.data.files.detect import from_path
+from unweave.data.sources import from_path
 from unweave.data.splits import takes_all
 from unweave.training.own_data import Datasets, is_own_data, suggest, suggested_steps
 from unweave.training.records import settings_in

@@ -1,7 +1,5 @@
 """Open a file of arrays; its format is recognised by its first bytes."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable
 from pathlib import Path

@@ -22,18 +22,9 @@ from unweave.data.files.array_file import ArrayFile, TableFile, check_key, open_
 from unweave.data.files.build import array_dataset, as_numpy, build_dataset, take_split
 from unweave.data.files.columns import choose_columns, list_some
 from unweave.data.files.factors import NAMES_KEY, FactorTable, read_factors
-from unweave.data.files.interpretation import (
-    ArrayAxes,
-    interpret_shape,
-)
+from unweave.data.files.interpretation import ArrayAxes, interpret_shape
 from unweave.data.files.labels import LABEL_WORDS
-from unweave.data.files.rows import (
-    MOST,
-    Array,
-    RawRows,
-    Rows,
-    file_state,
-)
+from unweave.data.files.rows import MOST, Array, RawRows, Rows, file_state
 from unweave.data.files.tables import CsvFile, join_columns
 from unweave.data.random_split import DataSplit
 from unweave.data.scaling import ScalingMethod
@@ -241,7 +232,6 @@ def _as_device(name: torch.device | str) -> torch.device:
 
 
 def _reject_text(file: ArrayFile, rows: Rows, columns: Sequence[str]) -> None:
-    """Reject columns of text."""
     if rows.dtype != object:
         return
     first = rows.read(0, 1)[0]

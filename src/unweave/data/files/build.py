@@ -1,7 +1,5 @@
 """Build datasets of rows: in memory or streamed, checked and scaled; and take parts of them."""
 
-from __future__ import annotations
-
 import dataclasses
 import zlib
 from collections.abc import Sequence
@@ -147,7 +145,6 @@ def build_dataset(
 
 
 def _explain_not_finite(rows: Rows, layout: Layout, value_names: Sequence[str]) -> str:
-    """Say where observations have NaN or infinity, and what to do."""
     found = find_not_finite(rows, layout.by_channel)
     row, column, place = found.first
     if layout.is_image:

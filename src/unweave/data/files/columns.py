@@ -1,7 +1,5 @@
 """Decide which columns of a table are observations, factors, and names of the rows."""
 
-from __future__ import annotations
-
 import dataclasses
 import re
 from collections import Counter
@@ -54,7 +52,8 @@ def choose_columns(
             row_names = row_names or column.row_names
         elif column is not None and text and factors_key is None:
             labels.append(column)
-            notes += [_text_note(column)] if len(column.values) else []
+            repeats = f"text that repeats ({_class_list(column)}): taken as a factor"
+            notes += [f"{column.describe()}, {repeats}"] if len(column.values) else []
         elif not text and not key:
             observed.append(name)
         else:
@@ -74,7 +73,8 @@ def choose_columns(
         notes.append(f"not read: {list_some(unread)}")
     table = FactorTable.from_columns(labels, file.count)
     told = {column.describe() for column in labels if not column.continuous}
-    notes += [_class_note(each) for each in labels if each.name in chosen and _has_classes(each)]
+    classes = [each for each in labels if len(each.values) and not each.continuous]
+    notes += [f"{c.describe()} ({_class_list(c)})" for c in classes if c.name in chosen]
     notes += [note for note in table.notes if note not in told]
     return TableColumns(
         observed, dataclasses.replace(table, row_names=row_names, notes=tuple(notes))
@@ -133,17 +133,8 @@ def _odd_note(odd: Sequence[str]) -> str:
     )
 
 
-def _has_classes(column: LabelColumn) -> bool:
-    return len(column.values) > 0 and not column.continuous
-
-
-def _class_note(column: LabelColumn) -> str:
-    return f"{column.describe()} ({list_some([str(label) for label in column.labels])})"
-
-
-def _text_note(column: LabelColumn) -> str:
-    classes = list_some([str(label) for label in column.labels])
-    return f"{column.describe()}, text that repeats ({classes}): taken as a factor"
+def _class_list(column: LabelColumn) -> str:
+    return list_some([str(label) for label in column.labels])
 
 
 def csv_notes(file: TableFile, factors: Sequence[str]) -> list[str]:

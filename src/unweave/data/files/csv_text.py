@@ -1,7 +1,5 @@
 """The text of CSV files: encoding, delimiter, line of names, and decimal commas."""
 
-from __future__ import annotations
-
 import csv
 import io
 import math
@@ -46,7 +44,11 @@ def read_csv(path: Path) -> CsvText:
     head = lines[0][1]
     pointed = head if delimiter == "," else [point(cell) for cell in head]
     named = are_numbered(head) or column_values(pointed).dtype == object
-    names = _column_names(head) if named else [f"column{number}" for number in range(len(head))]
+    names = [name.strip() for name in head]
+    if not named:
+        names = [f"column{number}" for number in range(len(head))]
+    elif not names[0] and "row" not in names:  # pandas and R do not name the names of the rows
+        names[0] = "row"
     for number, line in lines:
         if len(line) != len(names):
             raise ValueError(
@@ -133,13 +135,6 @@ def _delimiter(first: str) -> str:
         if len(cells) > 1 and all(map(is_number, map(point, cells))):
             return sign
     return max("\t;,", key=plain.count) if any(sign in plain for sign in "\t;,") else ","
-
-
-def _column_names(head: Sequence[str]) -> list[str]:
-    """Return the names of the columns of a CSV file by its first line."""
-    names = [name.strip() for name in head]
-    # pandas and R write the names of the rows without a name of their own.
-    return ["row", *names[1:]] if not names[0] and "row" not in names else names
 
 
 def _explain_encoding(path: Path, content: bytes) -> str:

@@ -138,7 +138,6 @@ class Folder:
 
     @property
     def _folder(self) -> Path:
-        """The folder of the images."""
         place = Path(self.path)
         return place.parent if place.is_file() else place
 
@@ -221,12 +220,10 @@ class _Sources(NamedTuple):
 
     @property
     def rows(self) -> int:
-        """Number of observations."""
         return sum(map(len, self.planes))
 
     @property
     def pages(self) -> int:
-        """Number of pages that form one observation."""
         pairs = zip(self.files, self.planes, strict=True)
         counts = {int(planes.shape[1]): file for file, planes in pairs}
         if len(counts) > 1:

@@ -1,7 +1,5 @@
 """HDF5 files."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from pathlib import Path
 

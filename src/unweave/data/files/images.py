@@ -1,7 +1,5 @@
 """Read image files: what is known before decoding, the pages of stacks, and pixels."""
 
-from __future__ import annotations
-
 import json
 import math
 import re
@@ -87,7 +85,9 @@ def read_header(file: Path) -> Header:
         try:
             with Image.open(file, formats=FORMATS) as image:
                 header = _header(image)
-                _check_pages(file, header)
+                if header.pages > 1:  # Pillow limits the size of one page
+                    unpacked = header.pages * math.prod(header.size) * header.samples
+                    reject_bombs(str(file), file.stat().st_size, unpacked)
                 if not isinstance(image, TiffImagePlugin.TiffImageFile):
                     return header
                 if _is_faithful(image):
@@ -109,13 +109,6 @@ def _header(image: ImageFile.ImageFile) -> Header:
     pages = 1 if image.format == "MPO" else frames  # a photograph and its previews
     alpha = image.has_transparency_data
     return Header((height, width), dtype, samples, alpha, pages, None, reduced)
-
-
-def _check_pages(file: Path, header: Header) -> None:
-    """Reject a file that announces more pages than it can have; Pillow limits those of one."""
-    if header.pages > 1:
-        unpacked = header.pages * math.prod(header.size) * header.samples
-        reject_bombs(str(file), file.stat().st_size, unpacked)
 
 
 def _deep_type(image: Image.Image) -> str:

@@ -1,7 +1,5 @@
 """Interpret the values of an array as observations: their axes, and what the numbers mean."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, NamedTuple

@@ -1,7 +1,5 @@
 """Labels of the images in a folder: from a CSV file, or by subfolder."""
 
-from __future__ import annotations
-
 import dataclasses
 from collections import Counter
 from collections.abc import Sequence
@@ -77,7 +75,6 @@ def read_labels(
 
 
 def _csv_files(folder: Path) -> list[Path]:
-    """Return the CSV files in a folder, sorted by name."""
     return sorted(
         path
         for path in folder.iterdir()

@@ -1,7 +1,5 @@
 """Read new observations as those of a dataset were: the same axes, and the same scaling."""
 
-from __future__ import annotations
-
 import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -40,7 +38,6 @@ class NewObservations(Dataset):
     row_names: Sequence[str] = field(default=(), repr=False)
 
     def images(self, index: Tensor) -> Tensor:
-        """Read observations (..., *shape) by their numbers (...), as networks see them."""
         index = check_indices(index.cpu(), self.size, "indices of the data")
         numbers, places = np.unique(index.numpy().reshape(-1), return_inverse=True)
         stored = IndexedRows(self.rows, numbers).read(0, len(numbers))

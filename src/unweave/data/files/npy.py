@@ -3,8 +3,6 @@
 Headers are checked against the size of the file before anything is read or allocated.
 """
 
-from __future__ import annotations
-
 import math
 import zipfile
 from collections.abc import Iterable, Iterator

@@ -1,7 +1,5 @@
 """Arrays that are read row by row, whether they are in memory or in a file."""
 
-from __future__ import annotations
-
 import lzma
 import math
 import os
@@ -83,11 +81,9 @@ class InMemoryRows(Rows):
         self.array, self.shape, self.dtype, self.grain = array, array.shape, array.dtype, 1
 
     def read(self, start: int, stop: int) -> Array:
-        """Return the rows from start to stop."""
         return self.array[start:stop]
 
     def take(self, index: Array) -> Array:
-        """Return rows by their numbers."""
         taken: Array = self.array[index]
         return taken
 
@@ -104,14 +100,12 @@ class FileRows(Rows):
     grain: int = 1
 
     def read(self, start: int, stop: int) -> Array:
-        """Read the rows from start to stop at once."""
         out = np.empty((stop - start, *self.shape[1:]), self.dtype)
         with self.path.open("rb", buffering=0) as file:
             self._fill(file, start, out)
         return out
 
     def take(self, index: Array) -> Array:
-        """Read rows one by one."""
         out = np.empty((len(index), *self.shape[1:]), self.dtype)
         with self.path.open("rb", buffering=0) as file:
             for place, row in enumerate(index.tolist()):
@@ -144,7 +138,6 @@ class ReaderRows(Rows):
     reader: Callable[[int, int], Array]
 
     def read(self, start: int, stop: int) -> Array:
-        """Read the rows from start to stop."""
         with reading_arrays(str(self.path)):
             return self.reader(start, stop)
 
@@ -180,7 +173,6 @@ class IndexedRows(Rows):
         return indexed
 
     def take(self, index: Array) -> Array:
-        """Read indexed rows by their numbers."""
         numbers, places = np.unique(self.numbers[index], return_inverse=True)
         taken: Array = self.rows.take(numbers)[places.reshape(-1)]
         return taken

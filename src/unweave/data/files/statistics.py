@@ -1,10 +1,8 @@
 """Statistics of arrays of any size: range, checksum, moments and order statistics."""
 
-from __future__ import annotations
-
 import zlib
 from collections.abc import Callable, Iterator
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -120,6 +118,8 @@ def order_statistics(rows: Rows, view: View, ranks: list[int]) -> Floats:
     """
     groups = view(rows.read(0, 1)).shape[1]
     short = rows.dtype.kind in "biu" and rows.dtype.itemsize <= 2
+    # The least integer of the type has the key 0.
+    least = int(np.iinfo(rows.dtype).min) if rows.dtype.kind == "i" else 0
     width = bits = 16 if short else 32  # of a key; width of them are not known yet
     step = max(1, min(16, (_HISTOGRAM // (groups * len(ranks))).bit_length() - 1))
     prefix = np.zeros((len(ranks), groups), np.uint32)
@@ -131,7 +131,8 @@ def order_statistics(rows: Rows, view: View, ranks: list[int]) -> Floats:
         group = np.arange(groups)[:, None] << digits
         known = [n for n in range(len(ranks)) if n == 0 or (prefix[n] != prefix[n - 1]).any()]
         for values in _viewed(rows, view):
-            keys = _short_keys(values) if short else _float_keys(values)
+            integers = values.astype(np.int32) - least if short else None
+            keys = _float_keys(values) if integers is None else integers.astype(np.uint32)
             tail = keys >> np.uint32(width)
             places = (tail & np.uint32((1 << digits) - 1)) + group
             for rank in known:
@@ -147,27 +148,12 @@ def order_statistics(rows: Rows, view: View, ranks: list[int]) -> Floats:
         before = np.take_along_axis(below, np.maximum(digit - 1, 0)[..., None], -1)[..., 0]
         left = left - np.where(digit > 0, before, 0)
         prefix = prefix << np.uint32(digits) | digit.astype(np.uint32)
-    return _short_values(prefix, rows.dtype) if short else _float_values(prefix)
+    return prefix.astype(np.float64) + least if short else _float_values(prefix)
 
 
 def _viewed(rows: Rows, view: View) -> Iterator[Array]:
     for _, block in blocks(rows):
         yield view(block)
-
-
-def _short_keys(values: Array) -> NDArray[np.uint32]:
-    if values.dtype.kind == "i":
-        values = values.astype(np.int32) - _least(values.dtype)
-    return values.astype(np.uint32)
-
-
-def _short_values(keys: NDArray[np.uint32], dtype: np.dtype[Any]) -> Floats:
-    return keys.astype(np.float64) + _least(dtype)
-
-
-def _least(dtype: np.dtype[Any]) -> int:
-    """Return the least integer of a type, whose key is 0."""
-    return int(np.iinfo(dtype).min) if dtype.kind == "i" else 0
 
 
 def _float_keys(values: Array) -> NDArray[np.uint32]:

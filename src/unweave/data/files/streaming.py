@@ -133,7 +133,6 @@ class StreamedDataset(Dataset):
 
     @property
     def fingerprint(self) -> str:
-        """A checksum of all observations."""
         return self.checksum
 
     @cached_property
@@ -146,7 +145,6 @@ class StreamedDataset(Dataset):
         return dataclasses.replace(self, device=device, codes=self.codes.to(device))
 
     def images(self, index: Tensor) -> Tensor:
-        """Read observations (..., *shape) by their numbers (...) from the file."""
         index = check_indices(index.cpu(), self.size, "indices of the data")
         numbers, places = np.unique(index.numpy().reshape(-1), return_inverse=True)
         stored = self.interpretation(self.rows.take(numbers))[torch.from_numpy(places.reshape(-1))]
@@ -154,7 +152,6 @@ class StreamedDataset(Dataset):
         return values.reshape(*index.shape, *self.shape)
 
     def factors(self, index: Tensor) -> Tensor:
-        """Return the classes of the factors (..., K) by numbers (...)."""
         return self.codes[self.check(index)]
 
 

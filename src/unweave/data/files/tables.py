@@ -1,7 +1,5 @@
 """Tables: columns of Parquet and CSV files."""
 
-from __future__ import annotations
-
 import csv
 import dataclasses
 import fnmatch
@@ -133,7 +131,9 @@ class ParquetFile:
         """Return the metadata of the row groups, after rejecting columns that are likely bombs."""
         metadata = self._open().metadata
         groups = [metadata.row_group(number) for number in range(metadata.num_row_groups)]
-        values = sum(_value_count(each, columns) for each in groups)
+        chunks = [each.column(number) for each in groups for number in range(each.num_columns)]
+        starts = tuple(f"{column}." for column in columns)  # columns, and the lists in them
+        values = sum(c.num_values for c in chunks if f"{c.path_in_schema}.".startswith(starts))
         reject_bombs(str(self.path), self.path.stat().st_size, 8 * values)
         return groups
 
@@ -151,11 +151,15 @@ class ParquetFile:
 
     @cached_property
     def _types(self) -> dict[str, str]:
-        """The names and types of the columns."""
         with reading_arrays(str(self.path)):
             schema = self._open().schema_arrow
             _distinct(schema.names, self.path)
-            return {name: _type_name(schema.field(name).type) for name in schema.names}
+            kinds = {name: schema.field(name).type for name in schema.names}
+            # A categorical column, as pandas writes it, has the type of its values.
+            return {
+                name: str(kind.value_type if str(kind).startswith("dictionary") else kind)
+                for name, kind in kinds.items()
+            }
 
     def _open(self, dictionaries: Sequence[str] = ()) -> Any:
         optional_module("pyarrow", "Parquet", self.path)
@@ -275,7 +279,6 @@ class CsvFile:
 
     @cached_property
     def _parsed(self) -> dict[str, Array]:
-        """The values of columns that have been parsed."""
         return {}
 
     @cached_property
@@ -305,7 +308,6 @@ class CsvFile:
 
     @cached_property
     def _table(self) -> CsvText:
-        """The names of the columns and the lines of values."""
         if (size := self.path.stat().st_size) > MOST:
             raise ValueError(
                 f"expected a CSV file of at most {MOST:,} bytes, got {self.path} of {size:,}: save "
@@ -408,18 +410,12 @@ def _missing_text(missing: dict[str, Array]) -> str:
 
 
 def _distinct(names: list[str], path: Path) -> list[str]:
-    """Return the names of columns after checking that they are distinct."""
     if twice := [name for name, count in Counter(names).items() if count > 1]:
         raise ValueError(
             f"expected columns with distinct names in {path}, got {', '.join(twice)} more than "
             "once: rename them"
         )
     return names
-
-
-def _type_name(kind: Any) -> str:
-    """Return the name of a Parquet type; a categorical column, as pandas writes it, has values."""
-    return str(kind.value_type if str(kind).startswith("dictionary") else kind)
 
 
 def _plain(column: Any, kind: str, name: str) -> Any:
@@ -435,13 +431,6 @@ def _plain(column: Any, kind: str, name: str) -> Any:
             f"column {name!r} of {kind} is neither numbers nor text: leave it out with "
             f"data.ignore={join_columns([name])}"
         ) from None
-
-
-def _value_count(group: Any, columns: Sequence[str]) -> int:
-    """Count the values of columns in a row group, including those in lists."""
-    chunks = [group.column(number) for number in range(group.num_columns)]
-    starts = tuple(f"{column}." for column in columns)
-    return sum(c.num_values for c in chunks if f"{c.path_in_schema}.".startswith(starts))
 
 
 def _text_size(column: Any) -> int:

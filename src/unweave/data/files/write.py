@@ -1,7 +1,5 @@
 """Write observations in the user's units: images to files, vectors to a CSV file."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from io import BytesIO
 from pathlib import Path, PurePosixPath

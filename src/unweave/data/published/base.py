@@ -1,7 +1,5 @@
 """Published datasets: what is known about one, and how its files become a dataset."""
 
-from __future__ import annotations
-
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
@@ -80,6 +78,7 @@ class PublishedSpec(ABC):
     ABOUT: ClassVar[About]
     kind: Any
     split: Any
+    """Split to read: train, validation, test, or all of the data."""
 
     @abstractmethod
     def read(self) -> Content:

@@ -5,8 +5,6 @@ data and archives of images, which cannot be read row by row, are unpacked there
 file.
 """
 
-from __future__ import annotations
-
 import dataclasses
 from collections.abc import Iterator
 from io import BytesIO
@@ -53,7 +51,6 @@ class DSprites(PublishedSpec):
     """
 
     split: DataSplit = "all"
-    """Split to read: train, validation, test, or all of the data."""
     kind: Literal["dsprites"] = tag("dsprites")
 
     ABOUT: ClassVar[About] = About(
@@ -82,7 +79,6 @@ class Shapes3DFile(PublishedSpec):
     """The 480,000 images of 3D Shapes, from their file.  [Kim2018] sec. 5."""
 
     split: DataSplit = "all"
-    """Split to read: train, validation, test, or all of the data."""
     kind: Literal["3dshapes"] = tag("3dshapes")
 
     ABOUT: ClassVar[About] = About(
@@ -120,7 +116,6 @@ class MPI3D(PublishedSpec):
     version: Literal["toy", "realistic", "real"] = "real"
     """Toy renderings, realistic renderings, or photographs."""
     split: DataSplit = "all"
-    """Split to read: train, validation, test, or all of the data."""
     kind: Literal["mpi3d"] = tag("mpi3d")
 
     ABOUT: ClassVar[About] = About(
@@ -152,11 +147,9 @@ class MPI3D(PublishedSpec):
 
     @property
     def sources(self) -> tuple[Source, ...]:
-        """The file of the version."""
         return tuple(s for s in self.ABOUT.sources if s.name == f"mpi3d_{self.version}.npz")
 
     def read(self) -> Content:
-        """Read the array `images`."""
         return Content(open_array_file(self.folder / self.sources[0].name).rows("images"))
 
 
@@ -170,7 +163,6 @@ class Cars3D(PublishedSpec):
     side: Side = 64
     """Height and width of the images in pixels."""
     split: DataSplit = "all"
-    """Split to read: train, validation, test, or all of the data."""
     kind: Literal["cars3d"] = tag("cars3d")
 
     ABOUT: ClassVar[About] = About(
@@ -226,7 +218,6 @@ class SmallNORB(PublishedSpec):
     side: Side = 64
     """Height and width of the images in pixels."""
     split: TrainTestSplit = "all"
-    """Split to read: train, validation, test, or all of the data."""
     kind: Literal["smallnorb"] = tag("smallnorb")
 
     ABOUT: ClassVar[About] = About(
@@ -245,7 +236,6 @@ class SmallNORB(PublishedSpec):
     )
 
     def read(self) -> Content:
-        """Read images and factors of a split, sorted."""
         files = {"train": _NORB[:1], "test": _NORB[1:]}.get(self.split, _NORB)
         tables = [self._table(name) for name in _NORB]
         factors = np.concatenate(tables)
@@ -286,7 +276,6 @@ class Chairs3D(PublishedSpec):
     side: Side = 64
     """Height and width of the images in pixels."""
     split: DataSplit = "all"
-    """Split to read: train, validation, test, or all of the data."""
     kind: Literal["3dchairs"] = tag("3dchairs")
 
     ABOUT: ClassVar[About] = About(
@@ -324,7 +313,6 @@ class Faces3D(PublishedSpec):
     """
 
     split: DataSplit = "all"
-    """Split to read: train, validation, test, or all of the data."""
     kind: Literal["3dfaces"] = tag("3dfaces")
     also_cites: ClassVar[tuple[str, ...]] = ("Chen2018",)
 

@@ -5,8 +5,6 @@ and its checksum is right. If no checksum is published, that of the first downlo
 compared from then on.
 """
 
-from __future__ import annotations
-
 import errno
 import hashlib
 import http.client
@@ -233,11 +231,14 @@ def _download_piece(source: Source, url: str, partial: Path, progress: DownloadP
                 f"it offers {total:,} bytes, and the published file has {source.size:,}"
             )
         end = total if total is not None else source.size
-        if end is None and not source.digest and not _is_chunked(answer):
+        # An answer in chunks marks its own end.
+        chunked = str(answer.headers.get("Transfer-Encoding", "")).lower() == "chunked"
+        if end is None and not source.digest and not chunked:
             raise _MirrorError(
                 "it does not say how long the file is, so truncation would go unnoticed"
             )
-        _check_space(partial, (total or 0) - have)
+        if shutil.disk_usage(partial.parent).free < (total or 0) - have:
+            raise OSError(errno.ENOSPC, "no space")
         state = _State(url, answer.headers.get("ETag") or answer.headers.get("Last-Modified"))
         have = _append(answer, partial, have, end, state, progress)
     if end is not None and have < end:
@@ -289,11 +290,6 @@ def _is_complete(source: Source, have: int, content_range: str) -> bool:
     return known == {have} if known else bool(source.digest)
 
 
-def _is_chunked(answer: Any) -> bool:
-    """Return whether an answer marks its own end, so that truncation is detected."""
-    return str(answer.headers.get("Transfer-Encoding", "")).lower() == "chunked"
-
-
 def _total(answer: Any, have: int) -> int | None:
     """Return the size of the whole file according to the server."""
     if answer.status == 206:
@@ -303,11 +299,6 @@ def _total(answer: Any, have: int) -> int | None:
         return int(total) if total.isdigit() else None
     length = str(answer.headers.get("Content-Length", ""))
     return int(length) if length.isdigit() else None
-
-
-def _check_space(partial: Path, wanted: int) -> None:
-    if shutil.disk_usage(partial.parent).free < wanted:
-        raise OSError(errno.ENOSPC, "no space")
 
 
 def _no_space(source: Source, partial: Path) -> str:

@@ -1,7 +1,5 @@
 """Read the file formats of published datasets, without unpickling or extracting anything."""
 
-from __future__ import annotations
-
 import gzip
 import io
 import math
@@ -163,7 +161,6 @@ class _Member(tarfile.TarInfo):
 
     @classmethod
     def frombuf(cls, buf: bytes | bytearray, encoding: str, errors: str) -> Self:
-        """Parse the header of a member."""
         member = super().frombuf(buf, encoding, errors)
         if member.type[0] in _METADATA and member.size > _HEADER:
             raise ValueError(f"it has {member.size:,} bytes of metadata about a member")
@@ -214,7 +211,6 @@ def archive(path: Path) -> Iterator[tuple[list[str], Callable[[str], bytes]]]:
 
 
 def _members(file: zipfile.ZipFile | tarfile.TarFile) -> dict[str, tuple[int, int]]:
-    """Return the size and offset of every regular file."""
     if isinstance(file, zipfile.ZipFile):
         return {info.filename: (info.file_size, 0) for info in file.infolist() if not info.is_dir()}
     return {member.name: (member.size, member.offset_data) for member in file if member.isfile()}

@@ -1,7 +1,5 @@
 """Published datasets of labelled images: CelebA, MNIST, Fashion-MNIST and SVHN."""
 
-from __future__ import annotations
-
 from abc import abstractmethod
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -49,7 +47,6 @@ class CelebA(PublishedSpec):
     side: Side = 64
     """Height and width of the images in pixels."""
     split: DataSplit = "all"
-    """Split to read: train, validation, test, or all of the data."""
     kind: Literal["celeba"] = tag("celeba")
 
     ABOUT: ClassVar[About] = About(
@@ -124,13 +121,13 @@ class _Idx(PublishedSpec):
     """Images and labels in the format of MNIST."""
 
     side: Any
+    """Height and width of the images in pixels."""
 
     @abstractmethod
     def measured(self, images: Array, labels: Array) -> Array | None:
         """Measure factors besides the class in images (N, 28, 28) of bytes."""
 
     def read(self) -> Content:
-        """Read images and classes, the training split first."""
         names = {"train": ("train",), "test": ("t10k",)}.get(self.split, ("train", "t10k"))
         files = [read_idx(self.folder / f"{name}-images-idx3-ubyte.gz", 3) for name in names]
         labels = [read_idx(self.folder / f"{name}-labels-idx1-ubyte.gz", 1) for name in names]
@@ -151,9 +148,7 @@ class MNIST(_Idx):
     """
 
     side: Side = 28
-    """Height and width of the images in pixels."""
     split: TrainTestSplit = "train"
-    """Split to read: train, validation, test, or all of the data."""
     strokes: bool = False
     """Whether thickness and width of the stroke are factors too."""
     kind: Literal["mnist"] = tag("mnist")
@@ -175,7 +170,6 @@ class MNIST(_Idx):
     )
 
     def measured(self, images: Array, labels: Array) -> Array | None:
-        """Measure thickness and width, if asked for."""
         return in_fifths(images / np.float32(255), labels) if self.strokes else None
 
 
@@ -187,9 +181,7 @@ class FashionMNIST(_Idx):
     """
 
     side: Side = 28
-    """Height and width of the images in pixels."""
     split: TrainTestSplit = "train"
-    """Split to read: train, validation, test, or all of the data."""
     kind: Literal["fashion-mnist"] = tag("fashion-mnist")
 
     ABOUT: ClassVar[About] = About(
@@ -209,7 +201,6 @@ class FashionMNIST(_Idx):
     )
 
     def measured(self, images: Array, labels: Array) -> Array | None:
-        """Return None: there are no further factors."""
         return None
 
 
@@ -218,7 +209,6 @@ class SVHN(PublishedSpec):
     """99,289 colour images of digits of house numbers, 73,257 for training.  [Netzer2011]."""
 
     split: TrainTestSplit = "train"
-    """Split to read: train, validation, test, or all of the data."""
     kind: Literal["svhn"] = tag("svhn")
 
     ABOUT: ClassVar[About] = About(

@@ -5,8 +5,6 @@
 [[3.0, 16.0]]
 """
 
-from __future__ import annotations
-
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 

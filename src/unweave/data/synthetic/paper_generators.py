@@ -1,7 +1,5 @@
 """Generators of data used in papers: the pinwheel, mixed sources, and a moving digit."""
 
-from __future__ import annotations
-
 import math
 from typing import Annotated, ClassVar, Literal
 

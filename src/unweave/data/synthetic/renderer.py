@@ -1,7 +1,5 @@
 """Datasets that are rendered on demand: a lattice of factors and functions that draw images."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -34,7 +32,6 @@ class RenderedDataset(Dataset):
     together: int | None = None  # the most observations that a CPU paints at once
 
     def images(self, index: Tensor) -> Tensor:
-        """Draw observations (..., *shape) by their numbers (...)."""
         flat = self.check(index).reshape(-1)
         canvas = torch.empty(len(flat), *self.shape, device=self.device)
         values = CHUNK_VALUES.get(self.device.type, CHUNK_VALUES["cuda"])

@@ -157,7 +157,6 @@ class SpriteDataset(Dataset):
     upper: Tensor = field(repr=False)
 
     def images(self, index: Tensor) -> Tensor:
-        """Draw images (..., 1, side, side) of zeros and ones by their numbers (...)."""
         return self._draw(index.reshape(-1), torch.float32).view(*index.shape, *self.shape)
 
     def masks(self, index: Tensor) -> Tensor:
@@ -167,7 +166,10 @@ class SpriteDataset(Dataset):
     def _draw(self, index: Tensor, dtype: torch.dtype) -> Tensor:
         """Draw images (n, side * side) in which pixels that are on have 1, or 255 as bytes."""
         if self.device.type == "cuda" and kernels.available():
-            images = self._draw_by_kernel(index)
+            from unweave.kernels.sprites import draw
+
+            tables = (self.cosine, self.sine, self.lower, self.upper)
+            images: Tensor = draw(index.to(self.device), frame(self), *tables)
             return images if dtype == images.dtype else images.to(dtype).neg_()
         factors = self.factors(index)
         canvas = torch.zeros(len(factors), self.side**2, dtype=dtype, device=self.device)
@@ -176,13 +178,6 @@ class SpriteDataset(Dataset):
             some = slice(start, start + chunk)
             self._draw_onto(factors[some], canvas[some])
         return canvas
-
-    def _draw_by_kernel(self, index: Tensor) -> Tensor:
-        """Draw images (n, side * side) of 0 and 1 with a Triton kernel."""
-        from unweave.kernels.sprites import draw
-
-        tables = (self.cosine, self.sine, self.lower, self.upper)
-        return draw(index.to(self.device), frame(self), *tables)
 
     @property
     def width(self) -> int:

@@ -5,8 +5,6 @@ the same, whichever others are drawn with it. All values are whole bytes, and ei
 painted at a time, as one word.
 """
 
-from __future__ import annotations
-
 import functools
 import math
 from collections.abc import Callable
@@ -128,7 +126,6 @@ def _scene(scenery: Scenery, device: torch.device, draw: Draw, paint: Paint) -> 
 
 
 def _word_type(side: int) -> torch.dtype:
-    """Return the type that painters use for images of a side."""
     return torch.int64 if side % 8 == 0 else torch.uint8
 
 

@@ -15,8 +15,6 @@ multiplied by three hues, in integers, so that a GPU draws the same bytes. Lengt
 which the camera is at a distance of 4 from the axis of the object.
 """
 
-from __future__ import annotations
-
 import functools
 import math
 from typing import Annotated, Literal, NamedTuple

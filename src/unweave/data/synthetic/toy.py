@@ -1,7 +1,5 @@
 """Small datasets for trying things out: a moving blob, and blocks that show any lattice."""
 
-from __future__ import annotations
-
 import functools
 from typing import Annotated, Literal
 

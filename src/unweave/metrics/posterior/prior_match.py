@@ -3,8 +3,6 @@
 Their match is the second of the two factors of decomposition in [Mathieu2019] sec. 3.
 """
 
-from __future__ import annotations
-
 from typing import get_args
 
 import numpy as np

@@ -7,8 +7,6 @@ whatever the number of nodes and trees. If the targets are integers, all sums ar
 between codes that split a node equally well are detected.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import NamedTuple
 
@@ -52,7 +50,7 @@ class _Level(NamedTuple):
     breaker: Ints  # (V,) which of the tree's tie breakers the node uses
 
 
-class _Splits(NamedTuple):
+class _NodeSplits(NamedTuple):
     """The best split of each node."""
 
     code: Ints  # (V,) -1 if there is none
@@ -196,7 +194,6 @@ def _varied(sample: _Bootstrap, rows: Ints, size: Ints) -> Bools:
 
 
 def _keep(level: _Level, wanted: Bools) -> _Level:
-    """Return the wanted nodes of a level."""
     if wanted.all():
         return level
     rows = np.repeat(wanted, level.size)
@@ -210,7 +207,7 @@ def _keep(level: _Level, wanted: Bools) -> _Level:
     )
 
 
-def _best_splits(sample: _Bootstrap, level: _Level, tie_breakers: Floats) -> _Splits:
+def _best_splits(sample: _Bootstrap, level: _Level, tie_breakers: Floats) -> _NodeSplits:
     """Find the code of each node, and the values between which it is split.
 
     With w the number of rows on a side and q = (sum of their numbers)^2, or the sum over classes of
@@ -236,7 +233,7 @@ def _best_splits(sample: _Bootstrap, level: _Level, tie_breakers: Floats) -> _Sp
     place = top[np.searchsorted(top, start)]
     possible = best >= 0
     after = (place + 1).clip(max=len(places) - 1)
-    return _Splits(
+    return _NodeSplits(
         np.where(possible, code, -1),
         sample.codes[code, level.orders[code, place]],
         sample.codes[code, level.orders[code, after]],
@@ -344,7 +341,7 @@ def _cumulate(numbers: Floats) -> Floats:
     return sums
 
 
-def _descend(at: Ints, level: _Level, splits: _Splits, test: Floats, nodes: int) -> None:
+def _descend(at: Ints, level: _Level, splits: _NodeSplits, test: Floats, nodes: int) -> None:
     """Move test rows (trees, M) from nodes that are split to their children."""
     split = splits.code >= 0
     place = np.full(nodes, -1)
@@ -361,7 +358,7 @@ def _descend(at: Ints, level: _Level, splits: _Splits, test: Floats, nodes: int)
 
 
 def _children(
-    sample: _Bootstrap, level: _Level, splits: _Splits, nodes: int
+    sample: _Bootstrap, level: _Level, splits: _NodeSplits, nodes: int
 ) -> tuple[_Level, Floats]:
     """Return the children of nodes that are split, left ones first, and their predictions.
 

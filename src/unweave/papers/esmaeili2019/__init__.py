@@ -1,7 +1,5 @@
 """Esmaeili et al., Structured Disentangled Representations.  [Esmaeili2019]."""
 
-from __future__ import annotations
-
 from unweave.papers.esmaeili2019 import digits_figures, faces, fig3, table2, weights
 from unweave.studies.workspace import Reproduction
 

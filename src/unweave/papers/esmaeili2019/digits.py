@@ -4,8 +4,6 @@ The thickness of strokes and the width of digits are measured in images; the dig
 shows is that of its nearest neighbours in the dataset.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import NamedTuple
 
@@ -72,7 +70,8 @@ def describe(model: FittedModel) -> Numbers:
     )
     thickness = facts["follows"]["thickness"]
     facts |= _identity(model, digits, thickness)
-    pictures["thickness"] = _thickened(model, digits, thickness)
+    ones = model.encode(digits.images[digits.first(1)])
+    pictures["thickness"] = encode_png(list(np.stack(_traverse(model, ones, thickness), 1)))
     if discrete.any():
         facts["prior"], pictures["samples"] = _prior_samples(model, digits)
     if model.run.objective.kind == "hfvae":
@@ -204,12 +203,6 @@ def _identity(model: FittedModel, digits: Digits, thickness: Numbers) -> Numbers
         ],
         "thickened": [float(strokes(images[:, 0])[:, 0].mean()) for images in images_by_value],
     }
-
-
-def _thickened(model: FittedModel, digits: Digits, thickness: Numbers) -> str:
-    """Encode one image of each digit, with its thickness changed."""
-    codes = model.encode(digits.images[digits.first(1)])
-    return encode_png(list(np.stack(_traverse(model, codes, thickness), 1)))
 
 
 def _prior_samples(model: FittedModel, digits: Digits) -> tuple[list[list[int]], str]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -38,12 +39,8 @@ ACTIVE = 0.1  # nats of I(x; z_d) above which a dimension counts as informative
 KEPT = 0.9  # share of digits above which identity counts as maintained
 MUCH, NOTHING = 0.5, 0.05  # of I(class; label) / H(label): captured, and not at all
 ORDERED = 0.75  # probability above which held-out digits count as lying beyond the others
+texts_of = partial(Texts, __package__, "digits")  # of a figure of this study
 _COST = "two days for figures 5 to 11 together"
-
-
-def texts_of(figure: str) -> Texts:
-    """Return the texts of a figure of this study."""
-    return Texts(__package__, "digits", figure)
 
 
 def style_names(network: Network) -> list[str]:

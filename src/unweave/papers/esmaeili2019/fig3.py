@@ -85,20 +85,11 @@ def fig3(workspace: Workspace, results: Results) -> Result:
         for each in by_term["③"]
     ]
     return _TEXTS.result(
-        {"": _draw(shown, by_term, dataset)},
-        claims_of(by_term, math.log(dataset.size)),
-        size=dataset.size,
-        hidden=HIDDEN,
-        scale=SCALE,
-        steps=STEPS,
-        particles=PARTICLES,
-        samples=_SAMPLES,
-        nodes=_NODES,
-        seed_count=count,
-        first=SEEDS[0],
-        seeds=f"{SEEDS[0]} to {SEEDS[-1]}",
-        rest=np.mean(rest),
-    )
+        {"": _draw(shown, by_term, dataset)}, claims_of(by_term, math.log(dataset.size)),
+        size=dataset.size, hidden=HIDDEN, scale=SCALE, steps=STEPS, particles=PARTICLES,
+        samples=_SAMPLES, nodes=_NODES, seed_count=count, first=SEEDS[0],
+        seeds=f"{SEEDS[0]} to {SEEDS[-1]}", rest=np.mean(rest),
+    )  # fmt: skip
 
 
 def study() -> Study:
@@ -201,7 +192,6 @@ def claims_of(by_term: dict[str, list[Terms]], most: float) -> tuple[Claim, ...]
 
 
 def _over(terms: Sequence[Terms], name: str) -> Measured:
-    """Return the mean and the range over seeds."""
     return range_interval([getattr(each, name) for each in terms])
 
 

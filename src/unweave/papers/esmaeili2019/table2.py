@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 from torch.nn.functional import one_hot
 
+from unweave.core.text import markdown_table
 from unweave.evaluation.model import FittedModel
 from unweave.evaluation.monitor import Measure
 from unweave.metrics import Table
@@ -226,14 +227,12 @@ def latents_in_use(network: Network) -> int:
 
 
 def _table(groups: Mapping[str, Group]) -> str:
-    """Return the paper's numbers beside ours, in Markdown."""
     head = [
         "method", "networks", "FactorVAE: paper", "ours", "Eastwood: paper", "ours",
         "latents in use", "reconstruction", "rate", "I(x; z)", "TC", "TC between groups",
         "I(category; shape) / H(shape)",
     ]  # fmt: skip
-    rows = [_row(name, group) for name, group in groups.items()]
-    return "\n".join("| " + " | ".join(row) + " |" for row in (head, ["---"] * len(head), *rows))
+    return markdown_table(head, [_row(name, group) for name, group in groups.items()]).rstrip()
 
 
 def _row(name: str, group: Group) -> list[str]:

@@ -3,8 +3,6 @@
 The paper gives the weights of the HFVAE for dSprites and CelebA, not for MNIST and Fashion-MNIST.
 """
 
-from __future__ import annotations
-
 from unweave.evaluation.model import FittedModel
 from unweave.evaluation.monitor import Measure
 from unweave.papers.esmaeili2019 import digits

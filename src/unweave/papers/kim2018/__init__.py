@@ -1,7 +1,5 @@
 """Kim and Mnih, Disentangling by Factorising.  [Kim2018]."""
 
-from __future__ import annotations
-
 from unweave.papers.kim2018 import (
     batches,
     fig3,
@@ -9,10 +7,10 @@ from unweave.papers.kim2018 import (
     mnist,
     related,
     shapes2d,
+    shapes2d_figures as drawn,
     shapes3d,
     unlabelled,
 )
-from unweave.papers.kim2018 import shapes2d_figures as drawn
 from unweave.studies.workspace import Reproduction
 
 _WEEKS, _STUDY = "weeks (100 minutes on an H200)", shapes2d.STUDY

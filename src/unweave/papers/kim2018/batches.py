@@ -55,7 +55,6 @@ def fig18(workspace: Workspace, results: Results) -> Result:
 
 
 def _read(numbers: Numbers) -> Draws:
-    """Return the log-densities from their JSON form."""
     arrays = {name: np.array(numbers[name]) for name in Draws._fields if name != "truth"}
     return Draws(**arrays, truth=Measured(*numbers["truth"]))
 

@@ -1,7 +1,5 @@
 """Figure 3 of [Kim2018]: codes that leave factors out, trained networks, and the two metrics."""
 
-from __future__ import annotations
-
 import numpy as np
 from numpy.typing import NDArray
 

@@ -12,7 +12,6 @@ from unweave.evaluation.model import FittedModel
 from unweave.evaluation.monitor import Measure
 from unweave.metrics import evaluate
 from unweave.papers.esmaeili2019.table2 import counts_by_factor, shared_information
-from unweave.papers.kim2018.drawings import curves_of
 from unweave.papers.kim2018.methods import (
     COLUMNS,
     HIGGINS,
@@ -20,18 +19,19 @@ from unweave.papers.kim2018.methods import (
     OURS,
     ROWS,
     SCORES,
+    below_claim,
     best_of_all,
     by_weight,
+    draw_losses,
     label,
     result_of,
     runs_of,
     samples,
     setting_of,
 )
-from unweave.papers.kim2018.shapes2d import START
-from unweave.papers.kim2018.shapes2d import STUDY as SHAPES2D
+from unweave.papers.kim2018.shapes2d import START, STUDY as SHAPES2D
 from unweave.studies.drawing import BLUE, MUTED, draw_means, letter_panels, panels
-from unweave.studies.images import draw_png, encode_png
+from unweave.studies.images import draw_pictures, encode_png
 from unweave.studies.intervals import bootstrap_interval
 from unweave.studies.study import (
     PICTURES,
@@ -51,16 +51,13 @@ if TYPE_CHECKING:
 
 KIND = "info-wgan-gp"
 BEST, BEST_LARGE = (KIND, 0.2), (KIND, 0.6)  # of figures 9 and 35
-LOSSES = {
-    "terms/adversarial": "generator's loss", "terms/critic": "critic's loss",
-    "terms/information": "-L (nats)",
-}  # fmt: skip
 FACTORS = ("x", "y", "scale", "orientation", "shape")
 PLACES = ("x", "y")
 _BLANK = 0.5  # of the brightest pixel
 _ORDER = (0.2, 0.0, 1.0, 0.5, 0.1, 0.3, 0.4, 0.6, 0.7, 0.8, 0.9)  # the paper's best first
 _SCORE = OURS.removeprefix("metrics/")
 _NOT_BETTER = 0.05  # of two mean scores
+texts_of = partial(Texts, __package__, "info_wgan_gp")  # of a figure of these studies
 
 
 def describe(model: FittedModel) -> Numbers:
@@ -88,11 +85,6 @@ def _study(name: str, weights: Sequence[float]) -> Study:
 
 STUDY = _study(KIND, _ORDER)
 LARGE = _study(f"{KIND}-large", sorted(_ORDER, key=BEST_LARGE[1].__ne__))
-
-
-def texts_of(figure: str) -> Texts:
-    """Return the texts of a figure of these studies."""
-    return Texts(__package__, "info_wgan_gp", figure)
 
 
 def _result(
@@ -148,18 +140,11 @@ def _draw_scores(axis: Axes, groups: dict[float, Group], metric: str) -> None:
 
 def low_claims(results: Results, others: Results) -> list[Claim]:
     """Judge whether the best mean score is below those of both VAEs."""
-    ours, claims = best_of_all(results, KIND), []
-    for kind in ("factor-vae", "beta-vae"):
-        theirs = best_of_all(others, kind)
-        less = ours.difference(theirs, OURS)
-        claims.append(
-            texts_of("fig8").claim(
-                "low", less.high < 0, contradicted=less.low > 0, needs=(ours, theirs),
-                method=METHODS[kind].name, ours=ours.mean(OURS), theirs=theirs.mean(OURS),
-                difference=less,
-            )
-        )  # fmt: skip
-    return claims
+    ours, texts = best_of_all(results, KIND), texts_of("fig8")
+    return [
+        below_claim(texts, "low", kind, ours, best_of_all(others, kind))
+        for kind in ("factor-vae", "beta-vae")
+    ]
 
 
 def fig9(workspace: Workspace, results: Results) -> Result:
@@ -176,14 +161,12 @@ def fig35(workspace: Workspace, results: Results) -> Result:
 
 
 def _draw_traversals(group: Group) -> Figure:
-    figure, axes = panels(1, 2, width=3.4, height=2.3)
-    for axis in axes:
-        axis.set_axis_off()
-    for axis, (which, network) in zip(axes, group.best_and_median(OURS).items(), strict=False):
-        draw_png(axis, network.facts[PICTURES]["traversals"])
-        name = label(setting_of(network.run))
-        axis.set_title(f"{name}, {which}\nscore {network.last(OURS):.3f}", fontsize=8)
-    return figure
+    pictures = {
+        number: (network.facts[PICTURES]["traversals"],
+                 f"{label(setting_of(network.run))}, {which}\nscore {network.last(OURS):.3f}")
+        for number, (which, network) in enumerate(group.best_and_median(OURS).items())
+    }  # fmt: skip
+    return draw_pictures(1, 2, pictures, 3.4, 2.3)
 
 
 def code_claims(group: Group) -> list[Claim]:
@@ -216,11 +199,8 @@ def fig33(workspace: Workspace, results: Results) -> Result:
     group = results.groups(setting_of)[KIND, 1.0]
     if not group.networks:
         group = results.groups(setting_of)[BEST]
-    figure, axes = panels(1, len(LOSSES), width=2.6, height=2.2)
-    for axis, (curve, title) in zip(axes, LOSSES.items(), strict=True):
-        for values in curves_of(group, curve):
-            axis.plot(list(values), list(values.values()), color=BLUE, alpha=0.4, linewidth=1)
-        axis.set(title=title, xlabel="iterations")
+    figure, axes = draw_losses(group, 0.4)
+    for axis in axes:
         axis.set_xticks([0, 150_000, 300_000], ["0", "150k", "300k"])
     weight = setting_of(group.networks[0].run)[1] if group.networks else 1.0
     return _result("fig33", results, figure, (), weight=f"{weight:g}")

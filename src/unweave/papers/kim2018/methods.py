@@ -1,11 +1,13 @@
-"""What the studies of [Kim2018] share: methods, their settings, and what is kept of a network."""
+"""What the studies of [Kim2018] share: methods and their settings, drawings, and claims."""
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
+import numpy as np
 from numpy.typing import ArrayLike
 
 from unweave.evaluation.model import FittedModel
@@ -13,13 +15,26 @@ from unweave.evaluation.monitor import Measure
 from unweave.metrics import evaluate
 from unweave.objectives import DIPVAE
 from unweave.presets import preset
-from unweave.studies.images import encode_png, traversals_png
+from unweave.studies.drawing import (
+    BLUE,
+    DASHES,
+    GREEN,
+    ORANGE,
+    PURPLE,
+    SKY,
+    draw_means,
+    panels,
+    shades,
+)
+from unweave.studies.images import draw_pictures, encode_png, traversals_png
+from unweave.studies.intervals import bootstrap_interval
 from unweave.studies.study import PICTURES, Group, Results
 from unweave.studies.texts import Texts
 from unweave.studies.workspace import Claim, Numbers, Result
 from unweave.training.run import Run
 
 if TYPE_CHECKING:
+    from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
 _OURS, _HIGGINS = "factor_vae_score/kim2018", "beta_vae_score/kim2018"
@@ -152,13 +167,192 @@ def result_of(
     precisions = Counter(names[network.cost["precision"]] for network in results.networks)
     precision = " and ".join(f"{name} ({count} networks)" for name, count in precisions.items())
     return texts.result(
-        drawing if isinstance(drawing, dict) else {"": drawing},
-        claims,
-        noticed=noticed,
-        there=len(results.networks),
-        planned=len(results.study.runs),
-        counts="; ".join(counts),
+        drawing if isinstance(drawing, dict) else {"": drawing}, claims, noticed=noticed,
+        there=len(results.networks), planned=len(results.study.runs), counts="; ".join(counts),
         precision=precision if len(precisions) > 1 else next(iter(precisions), "–"),
-        seeds=results.seeds,
-        **values,
-    )
+        seeds=results.seeds, **values,
+    )  # fmt: skip
+
+
+STYLES = {  # colour and marker
+    "beta-vae": (BLUE, "o"), "factor-vae": (ORANGE, "s"), "aae": (GREEN, "^"),
+    "alpha-beta-vae": (PURPLE, "D"), "information-dropout": (PURPLE, "v"),
+    "dip-vae-i": (GREEN, "^"), "dip-vae-ii": (SKY, "P"),
+}  # fmt: skip
+LOSSES = {
+    "terms/adversarial": "generator's loss", "terms/critic": "critic's loss",
+    "terms/information": "-L (nats)",
+}  # fmt: skip
+_ROWS = {
+    DISTORTION: "reconstruction (nats)", HIGGINS: "score of Higgins et al.",
+    OURS: "score of Kim & Mnih",
+}  # fmt: skip
+
+
+def draw_training(results: Results, kinds: Sequence[str], errors: tuple[float, float]) -> Figure:
+    """Draw error and both metrics during training, a column for each method.  [Kim2018] fig. 4."""
+    columns = len(kinds)
+    figure, axes = panels(len(_ROWS), columns, width=3.6, height=2.1)
+    for row, (name, title) in enumerate(_ROWS.items()):
+        for column, kind in enumerate(kinds):
+            axis = axes[columns * row + column]
+            draw_curves(axis, labelled(by_weight(results, kind), METHODS[kind].symbol), name)
+            axis.set_ylabel(title if column == 0 else "")
+            axis.set_ylim(errors if name == DISTORTION else (0.4, 1.0))
+            if row == 0:
+                axis.set_title(METHODS[kind].name)
+            if row == len(_ROWS) - 1:
+                axis.set_xlabel("iterations")
+    return figure
+
+
+def labelled(groups: Mapping[float, Group], symbol: str) -> dict[str, Group]:
+    """Name groups by their weights."""
+    return {f"{symbol} = {value:g}": group for value, group in groups.items()}
+
+
+def draw_curves(axis: Axes, groups: Mapping[str, Group], curve: str) -> None:
+    """Draw a line for each group: the mean over seeds and its interval, at every measured step."""
+    lines = zip(shades(len(groups)), DASHES * 2, groups.items(), strict=False)
+    last = 0.0
+    for colour, dashes, (name, group) in lines:
+        if not (curves := curves_of(group, curve)):
+            continue
+        steps = sorted(set.intersection(*map(set, curves)))  # measured in all
+        means = [bootstrap_interval(np.array([each[step] for each in curves])) for step in steps]
+        draw_means(axis, steps, means, colour, 0.2, linestyle=dashes, label=name)
+        last = max([last, *steps])
+    every = 100_000 if last > 100_000 else 10_000
+    ticks = np.arange(0, last + 1, every).astype(int)
+    axis.set_xticks(ticks, ["0" if tick == 0 else f"{tick // 1000}k" for tick in ticks])
+    if groups:
+        axis.legend(loc="best", fontsize=7, ncols=2, handlelength=2.2)
+
+
+def curves_of(group: Group, curve: str) -> list[dict[float, float]]:
+    """Return the values of a curve by step, for every network."""
+    return [dict(zip(*network.curve(curve), strict=True)) for network in group.networks]
+
+
+def draw_losses(group: Group, alpha: float) -> tuple[Figure, list[Axes]]:
+    """Draw the losses of GANs during training, a line for each network.  [Kim2018] fig. 32, 33."""
+    figure, axes = panels(1, len(LOSSES), width=2.6, height=2.2)
+    for axis, (curve, title) in zip(axes, LOSSES.items(), strict=True):
+        draw_lines(axis, group, curve, alpha)
+        axis.set(title=title, xlabel="iterations")
+    return figure, axes
+
+
+def draw_lines(axis: Axes, group: Group, curve: str, alpha: float) -> None:
+    """Draw a curve of every network."""
+    for values in curves_of(group, curve):
+        axis.plot(list(values), list(values.values()), color=BLUE, alpha=alpha, linewidth=1)
+
+
+def draw_trade_off(
+    axis: Axes,
+    results: Results,
+    kinds: Sequence[str],
+    legend: Literal["lower left", "lower right"] = "lower left",
+) -> None:
+    """Draw the score against the reconstruction error, a point per network and a mean per setting.
+
+    [Kim2018] fig. 5. `legend` is the place of the legend.
+    """
+    places = [group.mean(DISTORTION).value for kind in kinds
+              for group in by_weight(results, kind).values()]  # fmt: skip
+    close = np.ptp(places) / 8 if places else 0.0
+    for kind in kinds:
+        (colour, marker), method = STYLES[kind], METHODS[kind]
+        for number, (value, group) in enumerate(by_weight(results, kind).items()):
+            axis.plot(group.values(DISTORTION), group.values(OURS), marker, color=colour,
+                      markersize=3, alpha=0.35)  # fmt: skip
+            error, score = group.mean(DISTORTION), group.mean(OURS)
+            axis.errorbar(error.value, score.value, fmt=marker, color=colour, markersize=7,
+                          xerr=[[error.value - error.low], [error.high - error.value]],
+                          yerr=[[score.value - score.low], [score.high - score.value]],
+                          label=method.name if number == 0 else "")  # fmt: skip
+            left = any(0 < place - error.value < close for place in places)
+            axis.annotate(f"{method.symbol} = {value:g}", (error.value, score.value),
+                          (-7 if left else 7, 6 if left else -10), textcoords="offset points",
+                          ha="right" if left else "left", fontsize=8, color=colour)  # fmt: skip
+    axis.set_xlabel("reconstruction error at the end of training (nats)")
+    axis.set_ylabel("score of Kim & Mnih")
+    if axis.get_legend_handles_labels()[0]:
+        axis.legend(loc=legend, fontsize=7)
+
+
+def draw_traversals(results: Results, kinds: Sequence[str], height: float = 3.3) -> Figure:
+    """Draw traversals of the best and of the median network of each method.  [Kim2018] fig. 6."""
+    pictures = {}
+    for column, kind in enumerate(kinds):
+        chosen = best_group(results, kind).best_and_median(OURS)
+        for place, (which, network) in enumerate(chosen.items()):
+            name = label(setting_of(network.run)).replace(",", "")
+            title = f"{name}, {which}\nscore {network.last(OURS):.3f}"
+            pictures[len(kinds) * place + column] = network.facts[PICTURES]["traversals"], title
+    return draw_pictures(1, 2 * len(kinds), pictures, 2.3, height)
+
+
+def draw_samples(results: Results, kinds: Sequence[str]) -> Figure:
+    """Draw samples of the best network of each method.  [Kim2018] fig. 19 to 22."""
+    pictures = {}
+    for column, kind in enumerate(kinds):
+        if network := best_group(results, kind).best_and_median(OURS).get("best"):
+            name = label(setting_of(network.run)).replace(",", "")
+            title = f"{name}, log p(x) ≥ {network.facts['log_likelihood']:.1f}"
+            pictures[column] = network.facts[PICTURES]["samples"], title
+    return draw_pictures(1, len(kinds), pictures, 3.6, 2.4, fontsize=9.5)
+
+
+# ---- claims
+
+
+def stated_claim(
+    texts: Texts, results: Results, setting: Setting, what: str, stated: float,
+    slack: float = SLACK, reason: str = "The reason is open.",
+) -> Claim:  # fmt: skip
+    """Judge a mean that the paper states as "around" a value, without its error.
+
+    It agrees if it is in our interval, up to a slack, and contradicts ours if it is more than
+    three slacks away. `what` is "score" or "error".
+    """
+    read = {"score": OURS, "error": DISTORTION}[what]
+    named = {"score": "mean score", "error": "reconstruction error"}[what]
+    group, method = results.groups(setting_of)[setting], METHODS[setting[0]]
+    mean = group.mean(read)
+    away = max(mean.low - stated, stated - mean.high, 0.0)
+    contradicted = away > 3 * slack
+    claim = texts.claim(
+        "contradicted" if contradicted else "stated", away <= slack, contradicted=contradicted,
+        needs=(group,), what=named, method=f"{method.name} ({method.symbol} = {setting[1]:g})",
+        stated=stated, slack=slack, limit=3 * slack, mean=mean,
+        median=np.median(group.values(read)), away=away, reason=reason,
+    )  # fmt: skip
+    return replace(claim, name=f"{setting[0].partition('-')[0]}_{what}")
+
+
+def below_claim(texts: Texts, name: str, kind: str, ours: Group, theirs: Group) -> Claim:
+    """Judge that one group scores below another; `kind` is the method that the claim is about."""
+    less = ours.difference(theirs, OURS)
+    return texts.claim(
+        name, less.high < 0, contradicted=less.low > 0, needs=(ours, theirs), difference=less,
+        method=METHODS[kind].name, ours=ours.mean(OURS), theirs=theirs.mean(OURS),
+    )  # fmt: skip
+
+
+def likelihood_claim(
+    texts: Texts, results: Results, setting: Setting, stated: float, best: bool = True
+) -> Claim:
+    """Judge log p(x) of the best network of a setting, or of one chosen at random."""
+    group = results.groups(setting_of)[setting]
+    values = group.values(lambda network: float(network.facts["log_likelihood"]))
+    first = group.ranked(OURS)[0] if group.networks else None
+    error = first.facts["log_likelihood_error"] if first else float("nan")
+    value = first.facts["log_likelihood"] if first and best else float(values.mean())
+    return texts.claim(
+        "likelihood", abs(value - stated) <= 2 * error, contradicted=False, needs=(group,),
+        chosen=f"the best {label(setting)}" if best else "a randomly chosen VAE", stated=stated,
+        value=value, error=error, low=values.min(), high=values.max(), particles=PARTICLES,
+        likelihoods=LIKELIHOODS,
+    )  # fmt: skip

@@ -15,24 +15,19 @@ from numpy.typing import NDArray
 from unweave.evaluation.model import Array, FittedModel
 from unweave.evaluation.monitor import Measure
 from unweave.papers.esmaeili2019.digits import Digits, digits_of
-from unweave.papers.kim2018.drawings import curves_of
+from unweave.papers.kim2018.methods import draw_lines, draw_losses
 from unweave.presets import preset
-from unweave.studies.drawing import BLUE, panels
-from unweave.studies.images import draw_png, encode_png
+from unweave.studies.drawing import panels
+from unweave.studies.images import draw_pictures, encode_png
 from unweave.studies.study import PICTURES, Group, Network, Results, Study
 from unweave.studies.texts import Texts
 from unweave.studies.workspace import Claim, Numbers, Result, Workspace
 from unweave.training.run import Run
 
 if TYPE_CHECKING:
-    from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
 ACCURACY = "terms/critic_accuracy"
-LOSSES = {
-    "terms/adversarial": "generator's loss", "terms/critic": "critic's loss",
-    "terms/information": "-L (nats)",
-}  # fmt: skip
 SETTINGS: dict[str, list[Run]] = {
     "InfoGAN": preset("kim2018/mnist-info-gan").runs(),
     "InfoWGAN-GP": preset("kim2018/mnist-info-wgan-gp").runs(),
@@ -57,7 +52,9 @@ def describe(model: FittedModel) -> Numbers:
     return {
         "continuous": _changed_by_codes(model, digits, codes),
         "categories": _digits_of_categories(model, digits, codes[:_STARTS]),
-        "noise": _changed_by_noise(model, digits, codes),
+        "noise": _changed(  # as the noise varies, fig. 26
+            np.stack([digits.classify(_vary_noise(model, code)) for code in codes])
+        ),
         PICTURES: {
             "traversals": encode_png(model.traverse(digits.images[chosen[:1]], steps=COLUMNS)),
             "noise": encode_png(
@@ -79,11 +76,6 @@ def _changed(shown: NDArray[np.int64]) -> float:
     """Return the share of images that do not show the commonest digit of their row (n, columns)."""
     commonest = [np.bincount(row).max() for row in shown]
     return float(1 - np.sum(commonest) / shown.size)
-
-
-def _changed_by_noise(model: FittedModel, digits: Digits, codes: Array) -> float:
-    """Return how often the digit changes as the noise varies.  [Kim2018] fig. 26."""
-    return _changed(np.stack([digits.classify(_vary_noise(model, code)) for code in codes]))
 
 
 def _changed_by_codes(model: FittedModel, digits: Digits, codes: Array) -> float:
@@ -123,6 +115,9 @@ STUDY = Study(
 )
 
 
+texts_of = partial(Texts, __package__, "mnist")  # of a figure of this study
+
+
 def _fact(name: str, network: Network) -> float:
     return float(network.facts[name])
 
@@ -143,16 +138,11 @@ def _result(
     )  # fmt: skip
 
 
-def texts_of(figure: str) -> Texts:
-    """Return the texts of a figure of this study."""
-    return Texts(__package__, "mnist", figure)
-
-
 def fig24(workspace: Workspace, results: Results) -> Result:
     """Figure 24: the accuracy of InfoGAN's discriminator during training."""
     group = results.groups(setting_of)["InfoGAN"]
     figure, (axis,) = panels(1, 1, width=4.4, height=2.4)
-    _draw_lines(axis, group, ACCURACY)
+    draw_lines(axis, group, ACCURACY, 0.5)
     axis.axhline(0.5, color="0.6", linewidth=1, linestyle=":")
     axis.set(xlabel="iterations", ylabel="accuracy", ylim=(0.4, 1.02))
     return _result("fig24", results, {"": figure}, [degenerate_claim(group)])
@@ -167,19 +157,10 @@ def degenerate_claim(group: Group) -> Claim:
     )  # fmt: skip
 
 
-def _draw_lines(axis: Axes, group: Group, curve: str) -> None:
-    for values in curves_of(group, curve):
-        axis.plot(list(values), list(values.values()), color=BLUE, alpha=0.5, linewidth=1)
-
-
 def fig32(workspace: Workspace, results: Results) -> Result:
     """Figure 32: the losses of InfoWGAN-GP during training."""
     group = results.groups(setting_of)["InfoWGAN-GP"]
-    figure, axes = panels(1, len(LOSSES), width=2.6, height=2.2)
-    for axis, (curve, title) in zip(axes, LOSSES.items(), strict=True):
-        _draw_lines(axis, group, curve)
-        axis.set(title=title, xlabel="iterations")
-    return _result("fig32", results, {"": figure}, ())
+    return _result("fig32", results, {"": draw_losses(group, 0.5)[0]}, ())
 
 
 def fig25(workspace: Workspace, results: Results) -> Result:
@@ -261,10 +242,8 @@ def _draw_pictures(
     group: Group, picture: str, width: float = 2.1, title: str | None = None
 ) -> Figure:
     """Draw a picture of every network of a group, side by side."""
-    figure, axes = panels(1, max(1, len(group.networks)), width=width, height=0.75 * width)
-    for axis in axes:
-        axis.set_axis_off()
-    for axis, network in zip(axes, group.networks, strict=False):
-        draw_png(axis, network.facts[PICTURES][picture])
-        axis.set_title(title or f"seed {network.run.seed}", fontsize=8)
-    return figure
+    pictures = {
+        number: (network.facts[PICTURES][picture], title or f"seed {network.run.seed}")
+        for number, network in enumerate(group.networks)
+    }
+    return draw_pictures(1, max(1, len(pictures)), pictures, width, 0.75 * width)

@@ -1,27 +1,27 @@
 """Figure 23 of [Kim2018] and the related methods of its app. F, on 2D Shapes."""
 
-from __future__ import annotations
+from functools import partial
 
-from unweave.evaluation.model import FittedModel
-from unweave.papers.kim2018.drawings import draw_trade_off, draw_training
 from unweave.papers.kim2018.methods import (
     MEASURES,
-    METHODS,
     OURS,
+    below_claim,
     best_of_all,
     describe_vae,
+    draw_trade_off,
+    draw_training,
     result_of,
     runs_of,
     setting_of,
 )
-from unweave.papers.kim2018.shapes2d import SHOWN, START
-from unweave.papers.kim2018.shapes2d import STUDY as SHAPES2D
+from unweave.papers.kim2018.shapes2d import SHOWN, START, STUDY as SHAPES2D
 from unweave.studies.drawing import panels
 from unweave.studies.study import Results, Study, best_of_settings, stored_results
 from unweave.studies.texts import Texts
-from unweave.studies.workspace import Claim, Numbers, Result, Workspace
+from unweave.studies.workspace import Claim, Result, Workspace
 
 ADVERSARIAL = ("aae", "alpha-beta-vae")
+texts_of = partial(Texts, __package__, "related")  # of a figure of this study
 UNTRIED = ("dip-vae-i", "dip-vae-ii", "information-dropout")  # stated in the paper, not trained
 
 # Every method with the paper's best gamma of FactorVAE, or alone, before any with other weights.
@@ -36,24 +36,14 @@ _ORDER = (
 )  # fmt: skip
 
 
-def describe(model: FittedModel) -> Numbers:
-    """Return what figures show of a trained network, beside its curves."""
-    return describe_vae(model, SHOWN, START)
-
-
 STUDY = Study(
     "kim2018",
     "related",
     [run for name, *assignment in _ORDER for run in runs_of(f"shapes2d-{name}", *assignment)],
     measures=MEASURES,
-    describe=describe,
+    describe=partial(describe_vae, shown=SHOWN, start=START),
     pictured=best_of_settings(setting_of, OURS),
 )
-
-
-def texts_of(figure: str) -> Texts:
-    """Return the texts of a figure of this study."""
-    return Texts(__package__, "related", figure)
 
 
 def fig23(workspace: Workspace, results: Results) -> Result:
@@ -65,18 +55,11 @@ def fig23(workspace: Workspace, results: Results) -> Result:
 
 def lower_claims(results: Results, factor: Results) -> list[Claim]:
     """Judge whether the best mean score of each method is below that of FactorVAE."""
-    theirs, claims = best_of_all(factor, "factor-vae"), []
-    for kind in ADVERSARIAL:
-        ours = best_of_all(results, kind)
-        less = ours.difference(theirs, OURS)
-        claims.append(
-            texts_of("fig23").claim(
-                "lower", less.high < 0, contradicted=less.low > 0, needs=(ours, theirs),
-                method=METHODS[kind].name, ours=ours.mean(OURS), theirs=theirs.mean(OURS),
-                difference=less,
-            )
-        )  # fmt: skip
-    return claims
+    theirs, texts = best_of_all(factor, "factor-vae"), texts_of("fig23")
+    return [
+        below_claim(texts, "lower", kind, best_of_all(results, kind), theirs)
+        for kind in ADVERSARIAL
+    ]
 
 
 def related(workspace: Workspace, results: Results) -> Result:

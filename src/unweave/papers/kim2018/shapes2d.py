@@ -1,7 +1,5 @@
 """The study of [Kim2018] figures 4 to 7, 16 to 20, 37, 40: beta-VAE and FactorVAE on 2D Shapes."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import numpy as np

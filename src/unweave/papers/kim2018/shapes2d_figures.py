@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
+from functools import partial
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -13,17 +14,6 @@ from scipy import stats
 from unweave.evaluation.model import chosen_rows
 from unweave.metrics import beta_vae_score, factor_vae_score
 from unweave.metrics.studies import Sensitivity, sensitivity
-from unweave.papers.kim2018.drawings import (
-    curves_of,
-    draw_curves,
-    draw_samples,
-    draw_trade_off,
-    draw_training,
-    draw_traversals,
-    labelled,
-    likelihood_claim,
-    stated_claim,
-)
 from unweave.papers.kim2018.methods import (
     ACCURACY,
     CRITIC_TC,
@@ -38,9 +28,18 @@ from unweave.papers.kim2018.methods import (
     TRUE_TC,
     best_group,
     by_weight,
+    curves_of,
+    draw_curves,
+    draw_samples,
+    draw_trade_off,
+    draw_training,
+    draw_traversals,
     label,
+    labelled,
+    likelihood_claim,
     result_of,
     setting_of,
+    stated_claim,
 )
 from unweave.papers.kim2018.shapes2d import CODES, EDGES, STUDY
 from unweave.studies.drawing import (
@@ -78,12 +77,8 @@ MORE_SEEDS = tuple(range(10, 50))  # where few iterations suffice
 EASY, HARD = ("x", "y", "scale"), ("orientation", "shape")
 FOUND, ROBUST = 0.5, 0.9  # shares of votes
 STATED_DIFFERENCE = 0.09  # 0.82 - 0.73
+texts_of = partial(Texts, __package__, "shapes2d")  # of a figure of this study
 _FIG16 = Texts(__package__, "fig16")
-
-
-def texts_of(figure: str) -> Texts:
-    """Return the texts of a figure of this study."""
-    return Texts(__package__, "shapes2d", figure)
 
 
 def fig4(workspace: Workspace, results: Results) -> Result:
@@ -410,34 +405,21 @@ def initial_weights(workspace: Workspace, results: Results) -> Result:
         away = max(mean.low - stated, stated - mean.high, 0.0)
         claims.append(
             texts.claim(
-                "score",
-                away <= SLACK,
-                contradicted=away > 3 * SLACK,
-                needs=(theirs,),
-                method=label(setting),
-                stated=stated,
-                slack=SLACK,
-                limit=3 * SLACK,
-                away=away,
-                glorot=mean,
-                count=len(ours.networks),
-                plain=theirs.mean(OURS),
+                "score", away <= SLACK, contradicted=away > 3 * SLACK, needs=(theirs,),
+                method=label(setting), stated=stated, slack=SLACK, limit=3 * SLACK, away=away,
+                glorot=mean, count=len(ours.networks), plain=theirs.mean(OURS),
                 difference=ours.difference(theirs, OURS),
             )
-        )
-    noticed = texts(
-        "noticed",
-        halfway=f"{_mean_at(plain[FACTOR], DISTORTION):.1f}",
-        score_halfway=f"{_mean_at(plain[FACTOR], OURS):.3f}",
-        score_end=f"{plain[FACTOR].mean(OURS).value:.3f}",
-        glorot_halfway=f"{_mean_at(glorot[FACTOR], DISTORTION):.1f}",
-        glorot_score_halfway=f"{_mean_at(glorot[FACTOR], OURS):.3f}",
-        glorot_score_end=f"{glorot[FACTOR].mean(OURS).value:.3f}",
-    )
-    return result_of(texts, results, figure, claims, noticed)
+        )  # fmt: skip
+    values = {}
+    for prefix, group in (("", plain[FACTOR]), ("glorot_", glorot[FACTOR])):
+        values[f"{prefix}halfway"] = f"{_mean_halfway(group, DISTORTION):.1f}"
+        values[f"{prefix}score_halfway"] = f"{_mean_halfway(group, OURS):.3f}"
+        values[f"{prefix}score_end"] = f"{group.mean(OURS).value:.3f}"
+    return result_of(texts, results, figure, claims, texts("noticed", **values))
 
 
-def _mean_at(group: Group, name: str, step: int = 150_000) -> float:
-    """Return the mean of a curve over networks at a step."""
+def _mean_halfway(group: Group, name: str) -> float:
+    """Return the mean of a curve over networks after half of the steps."""
     curves = curves_of(group, name)
-    return float(sum(curve[step] for curve in curves) / max(1, len(curves)))
+    return float(sum(curve[150_000] for curve in curves) / max(1, len(curves)))

@@ -1,13 +1,10 @@
 """Figures 10, 11, 21 and 22 of [Kim2018]: beta-VAE and FactorVAE on 3D Shapes."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
+from functools import partial
 
 import numpy as np
 
-from unweave.evaluation.model import FittedModel
-from unweave.papers.kim2018.drawings import draw_samples, draw_trade_off, draw_traversals
 from unweave.papers.kim2018.methods import (
     DISTORTION,
     LIKELIHOODS,
@@ -17,6 +14,9 @@ from unweave.papers.kim2018.methods import (
     PARTICLES,
     best_of_all,
     describe_vae,
+    draw_samples,
+    draw_trade_off,
+    draw_traversals,
     label,
     result_of,
     runs_of,
@@ -26,7 +26,7 @@ from unweave.studies.drawing import panels
 from unweave.studies.intervals import bootstrap_interval
 from unweave.studies.study import Group, Network, Results, Study, best_of_settings
 from unweave.studies.texts import Texts
-from unweave.studies.workspace import Claim, Numbers, Result, Workspace
+from unweave.studies.workspace import Claim, Result, Workspace
 
 KINDS = ("beta-vae", "factor-vae")
 VAE, BETA, FACTOR = ("beta-vae", 1.0), ("beta-vae", 24.0), ("factor-vae", 36.0)
@@ -37,16 +37,13 @@ PERFECT = 0.995  # prints as 1.00
 _SHOWN = np.arange(8) * 59_393 % 480_000  # observations in pictures: spread over the dataset
 _START = 3 * 59_393 + 4_321  # the observation that traversals start from
 
+texts_of = partial(Texts, __package__, "shapes3d")  # of a figure of this study
+
 # The settings that the text names come first, then those of figures 11, 21 and 22.
 _ORDER = (
     ("factor-vae", 36), ("beta-vae", 24), ("beta-vae", 1), ("factor-vae", 7), ("beta-vae", 32),
     ("factor-vae", 6), ("factor-vae", 20), ("beta-vae", 8), ("beta-vae", 16),
 )  # fmt: skip
-
-
-def describe(model: FittedModel) -> Numbers:
-    """Return what figures show of a trained network, beside its curves."""
-    return describe_vae(model, _SHOWN, _START)
 
 
 STUDY = Study(
@@ -58,14 +55,9 @@ STUDY = Study(
         for run in runs_of(f"shapes3d-{kind}", METHODS[kind].field, weight)
     ],
     measures=MEASURES,
-    describe=describe,
+    describe=partial(describe_vae, shown=_SHOWN, start=_START),
     pictured=best_of_settings(setting_of, OURS),
 )
-
-
-def texts_of(figure: str) -> Texts:
-    """Return the texts of a figure of this study."""
-    return Texts(__package__, "shapes3d", figure)
 
 
 def fig10(workspace: Workspace, results: Results) -> Result:
@@ -81,10 +73,8 @@ def trade_off_claims(results: Results) -> list[Claim]:
     best = {kind: best_of_all(results, kind) for kind in KINDS}
     ours, theirs, vae = best["factor-vae"], best["beta-vae"], groups[VAE]
     better, similar = ours.difference(vae, OURS), ours.difference(theirs, OURS)
-    error, more = (
-        ours.difference(vae, DISTORTION),
-        groups[FACTOR].difference(groups[BETA], DISTORTION),
-    )
+    error = ours.difference(vae, DISTORTION)
+    more = groups[FACTOR].difference(groups[BETA], DISTORTION)
     settings = {kind: _named(group) for kind, group in best.items()}
     return [
         texts.claim("better_than_vae", better.low > 0, contradicted=better.high < 0,

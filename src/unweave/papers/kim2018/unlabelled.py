@@ -13,7 +13,6 @@ import numpy as np
 
 from unweave.evaluation.model import FittedModel
 from unweave.evaluation.monitor import Measure
-from unweave.papers.kim2018.drawings import draw_curves, labelled
 from unweave.papers.kim2018.methods import (
     COLUMNS,
     DISTORTION,
@@ -21,7 +20,9 @@ from unweave.papers.kim2018.methods import (
     METHODS,
     ROWS,
     by_weight,
+    draw_curves,
     label,
+    labelled,
     result_of,
     setting_of,
 )

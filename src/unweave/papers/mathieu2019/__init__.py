@@ -1,7 +1,5 @@
 """Mathieu et al., Disentangling Disentanglement in Variational Auto-Encoders.  [Mathieu2019]."""
 
-from __future__ import annotations
-
 from unweave.papers.mathieu2019 import appc, fig3, priors, shapes2d, sparsity
 from unweave.studies.workspace import Reproduction
 

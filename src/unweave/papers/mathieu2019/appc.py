@@ -79,15 +79,10 @@ def appendix_c(workspace: Workspace, results: Results) -> Result:
     draw_bias(axes[4], {f"n = {n:,}": each for n, each in by_size.items()})
     draw_bias(axes[5], {f"β = {beta:g}": each for beta, each in learned.items()})
     return _TEXTS.result(
-        {"": figure},
-        claims_of(by_estimator["stratified"], by_dimension, by_size, learned),
-        size=SIZE,
-        scale=SCALE,
-        dimension=DIMENSION,
-        draws=DRAWS,
-        observations=results.facts[0]["observations"],
-        steps=STEPS,
-    )
+        {"": figure}, claims_of(by_estimator["stratified"], by_dimension, by_size, learned),
+        size=SIZE, scale=SCALE, dimension=DIMENSION, draws=DRAWS,
+        observations=results.facts[0]["observations"], steps=STEPS,
+    )  # fmt: skip
 
 
 def study() -> Study:

@@ -89,17 +89,11 @@ def conference_figure(workspace: Workspace, results: Results) -> Result:
         ablation.modes_claim(rows["further"], LARGER_ALPHAS, where, DATA),
     )
     return Texts(__package__, "pinwheel", "fig3").result(
-        {"": _densities(top, bottom), "measures": _measures(top, bottom)},
-        claims,
-        **_setting(),
-        top=top.text("modes", BETAS),
-        bottom=bottom.text("modes", ALPHAS),
-        twice=twice.text("modes", twice.weights),
-        exclusive=top.at("exclusive", top.weights[-1]),
-        nats=math.log(DATA.clusters),
-        few=len(FEW),
-        others=_other_reading(rows["text"]),
-    )
+        {"": _densities(top, bottom), "measures": _measures(top, bottom)}, claims, **_setting(),
+        top=top.text("modes", BETAS), bottom=bottom.text("modes", ALPHAS),
+        twice=twice.text("modes", twice.weights), exclusive=top.at("exclusive", top.weights[-1]),
+        nats=math.log(DATA.clusters), few=len(FEW), others=_other_reading(rows["text"]),
+    )  # fmt: skip
 
 
 def _figure_claims(rows: Mapping[str, Row], where: str) -> list[Claim]:
@@ -127,21 +121,12 @@ def _other_reading(row: Row) -> str:
 def _setting() -> dict[str, Any]:
     """Return what the texts of both figures say about the setting."""
     setting = Texts(__package__, "pinwheel")(
-        "pinwheel",
-        points=DATA.clusters * DATA.points_per_cluster,
-        clusters=DATA.clusters,
-        steps=STEPS,
-        longer=LONGER,
-        beta_seeds=len(SEEDS["beta"]),
-        alpha_seeds=len(SEEDS["alpha"]),
-        further_seeds=len(MANY),
-        further=ablation.listed((ALPHAS[-1], *LARGER_ALPHAS)),
-        enough=DATA.clusters - 0.5,
-        before=BETAS[-2],
-        last=BETAS[-1],
-        limit=LIMIT_BETAS[-1],
+        "pinwheel", points=DATA.clusters * DATA.points_per_cluster, clusters=DATA.clusters,
+        steps=STEPS, longer=LONGER, beta_seeds=len(SEEDS["beta"]), alpha_seeds=len(SEEDS["alpha"]),
+        further_seeds=len(MANY), further=ablation.listed((ALPHAS[-1], *LARGER_ALPHAS)),
+        enough=DATA.clusters - 0.5, before=BETAS[-2], last=BETAS[-1], limit=LIMIT_BETAS[-1],
         first_limit=LIMIT_BETAS[0],
-    )
+    )  # fmt: skip
     ranges = zip("βα", SEEDS.values(), strict=True)
     return {
         "pinwheel": setting,

@@ -124,15 +124,10 @@ def student_priors(workspace: Workspace, results: Results) -> Result:
     kls = {name: rotated_kl(prior, math.pi / 4, DRAWN) for name, prior in each}
     limit = {df: kl_from_normal(df) for df in (*FREEDOMS, 1000.0)}
     return _TEXTS.result(
-        {"": _draw_students(changes)},
-        claims_of(PRIORS, changes, kls, limit),
-        freedoms=", ".join(f"{df:g}" for df in FREEDOMS),
-        long=LONG,
-        drawn=DRAWN,
-        seeds_each=count,
-        steps=STEPS,
-        seeds=f"{SEEDS[0]} to {SEEDS[-1]}",
-    )
+        {"": _draw_students(changes)}, claims_of(PRIORS, changes, kls, limit),
+        freedoms=", ".join(f"{df:g}" for df in FREEDOMS), long=LONG, drawn=DRAWN, seeds_each=count,
+        steps=STEPS, seeds=f"{SEEDS[0]} to {SEEDS[-1]}",
+    )  # fmt: skip
 
 
 def kl_from_normal(df: float) -> float:

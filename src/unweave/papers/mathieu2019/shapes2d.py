@@ -37,7 +37,7 @@ from unweave.studies.drawing import (
     panels,
     shades,
 )
-from unweave.studies.images import draw_png, traversals_png
+from unweave.studies.images import draw_pictures, traversals_png
 from unweave.studies.intervals import RESAMPLES, bootstrap_difference, percentile_interval
 from unweave.studies.study import PICTURES, Group, Network, Reader, Results, Study, best_of_settings
 from unweave.studies.texts import Texts
@@ -169,15 +169,11 @@ def fig2(workspace: Workspace, results: Results) -> Result:
         counts += [f"{_NAMES[prior]} {each}"] if own else []
     failed = sum(network.failure is not None for network in results.networks)
     return _TEXTS.result(
-        {"": _draw(groups, results), "traversals": _draw_traversals(groups)},
-        claims_of(results),
-        there=len(results.networks),
-        planned=len(results.study.runs),
+        {"": _draw(groups, results), "traversals": _draw_traversals(groups)}, claims_of(results),
+        there=len(results.networks), planned=len(results.study.runs),
         failed=f", {failed} of which failed" if failed else "",
-        counts="; ".join(counts) or "none yet",
-        seeds=results.seeds,
-        latents=LATENTS,
-    )
+        counts="; ".join(counts) or "none yet", seeds=results.seeds, latents=LATENTS,
+    )  # fmt: skip
 
 
 def claims_of(results: Results) -> tuple[Claim, ...]:
@@ -410,18 +406,13 @@ def _draw_points(axis: Axes, groups: Groups, score: Reader) -> None:
 
 
 def _draw_traversals(groups: Groups) -> Figure:
-    figure, axes = panels(2, len(SHOWN), width=1.9, height=2.1)
-    for axis in axes:
-        axis.set_axis_off()
+    pictures = {}
     for column, (prior, value) in enumerate(SHOWN):
         group = groups.get((prior, value), Group((), 0))
         for row, (which, network) in enumerate(group.best_and_median(released_score).items()):
-            axis = axes[row * len(SHOWN) + column]
-            draw_png(axis, network.facts[PICTURES]["traversals"])
             symbol = "ν" if prior == STUDENT else "β"
-            axis.set_title(
-                f"{_NAMES[prior]}, {symbol} = {value:g}\n{which}, "
-                f"score {released_score(network):.2f}",
-                fontsize=7.5,
-            )
-    return figure
+            title = f"{_NAMES[prior]}, {symbol} = {value:g}\n{which}, score "
+            pictures[row * len(SHOWN) + column] = (
+                network.facts[PICTURES]["traversals"], title + f"{released_score(network):.2f}",
+            )  # fmt: skip
+    return draw_pictures(2, len(SHOWN), pictures, 1.9, 2.1, fontsize=7.5)

@@ -20,7 +20,7 @@ from unweave.metrics import Table
 from unweave.papers.stand_in import is_stand_in, stand_in_text
 from unweave.presets import preset
 from unweave.studies.drawing import BLUE, MUTED, ORANGE, draw_means, letter_panels, panels
-from unweave.studies.images import draw_png, traversals_png
+from unweave.studies.images import draw_pictures, traversals_png
 from unweave.studies.intervals import bootstrap_interval
 from unweave.studies.study import PICTURES, Group, Network, Results, Study
 from unweave.studies.texts import Texts
@@ -142,14 +142,11 @@ def _result(
     failed = sum(network.failure is not None for network in results.networks)
     return texts.result(
         {"": _draw(results), **drawings, "traversals": _draw_traversals(_medians(results))},
-        claims,
-        there=len(results.networks),
-        planned=len(results.study.runs),
+        claims, there=len(results.networks), planned=len(results.study.runs),
         failed=f", {failed} of which failed" if failed else "",
-        own=stand_in_text(results, "CelebA"),
-        latents=LATENTS,
+        own=stand_in_text(results, "CelebA"), latents=LATENTS,
         seeds=results.seeds,
-    )
+    )  # fmt: skip
 
 
 def claims_of(
@@ -272,10 +269,9 @@ def _draw_codes(there: Mapping[Setting, Network | None]) -> Figure:
 
 
 def _draw_traversals(there: Mapping[Setting, Network | None]) -> Figure:
-    figure, axes = panels(1, len(there), width=2.1, height=2.6)
-    for axis, (setting, network) in zip(axes, there.items(), strict=True):
-        axis.set_axis_off()
-        if network:
-            draw_png(axis, network.facts[PICTURES]["traversals"])
-            axis.set_title(_title(setting, network), fontsize=7)
-    return figure
+    pictures = {
+        place: (network.facts[PICTURES]["traversals"], _title(setting, network))
+        for place, (setting, network) in enumerate(there.items())
+        if network
+    }
+    return draw_pictures(1, len(there), pictures, 2.1, 2.6, fontsize=7)

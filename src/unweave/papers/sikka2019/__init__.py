@@ -1,7 +1,5 @@
 """Sikka et al., A Closer Look at Disentangling in beta-VAE.  [Sikka2019]."""
 
-from __future__ import annotations
-
 from unweave.papers.sikka2019 import fig1, fig2, fig3, orders
 from unweave.studies.workspace import Reproduction
 

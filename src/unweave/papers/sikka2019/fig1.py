@@ -55,18 +55,12 @@ def fig1(workspace: Workspace, results: Results) -> Result:
     best = {name: np.array([getattr(each, name) for each in solutions]) for name in _TERMS}
     return _TEXTS.result(
         {"": _draw(solutions, best, betas, sampled, descended)},
-        [*_claims(solutions, best), *_training_claims(betas, sampled, descended)],
-        count=len(BETAS),
-        betas=len(TRAINED),
-        seed_count=len(SEEDS),
-        size=_SIZE,
-        steps=_STEPS,
-        rate=_RATE,
-        seeds=f"{SEEDS[0]} to {SEEDS[-1]}",
-        dead=solutions[0].thresholds.max(),
+        [*_claims(solutions, best), *_training_claims(betas, sampled, descended)], count=len(BETAS),
+        betas=len(TRAINED), seed_count=len(SEEDS), size=_SIZE, steps=_STEPS, rate=_RATE,
+        seeds=f"{SEEDS[0]} to {SEEDS[-1]}", dead=solutions[0].thresholds.max(),
         largest=best["tie_aligned"].max(),
         ties=sorted(solve(a, 1.1).tie for a in (MIXING, MIXING[:, ::-1])),
-    )
+    )  # fmt: skip
 
 
 def study() -> Study:

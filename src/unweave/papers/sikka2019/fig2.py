@@ -38,23 +38,14 @@ def fig2(workspace: Workspace, results: Results) -> Result:
     shown, at = deep.curves(fresh, "reconstruction").mean(1), int(tie.argmin())
     return _TEXTS.result(
         {"": _draw(numbers, closed)},
-        [
-            *deep.claims_of(numbers, "2", "sec. V", falls(workspace, "mixed digits")),
-            theory_claim(numbers, closed),
-        ],
-        **SWEEP.texts(numbers),
-        fresh_tie=deep.extremum(betas, deep.curves(fresh, "tie"), False),
-        fresh_elbo=deep.extremum(betas, deep.curves(fresh, "elbo"), True),
-        first=shown[0],
-        first_beta=betas[0],
-        top=shown.max(),
-        top_beta=betas[int(shown.argmax())],
-        printed=deep.curves(numbers, "printed")[at].mean(),
-        tie=tie[at],
-        beta=betas[at],
-        mie=mie.min(),
-        mie_beta=betas[int(mie.argmin())],
-    )
+        [*deep.claims_of(numbers, "2", "sec. V", falls(workspace, "mixed digits")),
+         theory_claim(numbers, closed)],
+        **SWEEP.texts(numbers), fresh_tie=deep.extremum(betas, deep.curves(fresh, "tie"), False),
+        fresh_elbo=deep.extremum(betas, deep.curves(fresh, "elbo"), True), first=shown[0],
+        first_beta=betas[0], top=shown.max(), top_beta=betas[int(shown.argmax())],
+        printed=deep.curves(numbers, "printed")[at].mean(), tie=tie[at], beta=betas[at],
+        mie=mie.min(), mie_beta=betas[int(mie.argmin())],
+    )  # fmt: skip
 
 
 def study() -> Study:

@@ -4,8 +4,6 @@ One TOML file per paper, with a summary of the findings. Whether something has b
 not written there: it follows from the results that exist.
 """
 
-from __future__ import annotations
-
 import tomllib
 from dataclasses import dataclass
 from importlib.resources import files
