@@ -17,14 +17,16 @@ import unweave as uw
 from datasets import CPU, SMALL, small_run
 from executor_laws import check_laws, check_outcomes, files, sweep, times, train_on, train_plainly
 from fake_engine import Fake
+from unweave.core import files as files_module
 from unweave.core.console import PlainConsole
+from unweave.core.files import Disk
 from unweave.data import HeldOut, Selected
 from unweave.evaluation.tasks import Job, Task
 from unweave.executors import executor_from, local
-from unweave.executors.division import divide
 from unweave.executors.driver import TasksFailed
 from unweave.executors.worker import Ended, request, work
 from unweave.training import Silent, TrainingInterrupted, train
+from unweave.training.interrupt import Interrupt
 from unweave.training.own_data import Datasets
 from unweave.training.progress import ConsoleProgress
 from unweave.training.store import Store
@@ -78,7 +80,7 @@ def test_a_worker_that_always_dies_is_given_up_and_the_others_end(tmp_path):
 
     bad = json.dumps(Task(runs=(sweep()[0],)).to_json()["task"]["runs"][0])
     on = Fake([dies] * 10)
-    with pytest.raises(TasksFailed, match=r"1 of 4 tasks failed.*killed 3 times.*out of memory"):
+    with pytest.raises(TasksFailed, match=r"1 of 4 tasks failed.*lost 3 times.*out of memory"):
         train_on(on, tmp_path)
     assert sum(bad in text for text in on.pools[0].submitted) == 3
     statuses = [Store(tmp_path).folder(run).status for run in sweep()]
@@ -98,7 +100,7 @@ def test_a_worker_that_makes_progress_is_not_given_up(tmp_path, plain):
                 if next(steps) == 1:
                     raise KeyboardInterrupt
 
-        with pytest.raises(TrainingInterrupted):
+        with Interrupt(unattended=True), pytest.raises(TrainingInterrupted):
             train(task.runs, SMALL.load(CPU), store, Stops(), 1000)
         return Ended("died")
 
@@ -107,15 +109,55 @@ def test_a_worker_that_makes_progress_is_not_given_up(tmp_path, plain):
     check_outcomes(outcomes, train(runs, SMALL.load(CPU)))
 
 
-def test_results_that_do_not_appear_are_an_error(tmp_path):
-    on = Fake([Ended("done")] * 3)
+@pytest.fixture
+def impatient(monkeypatch):
+    """Look again at once, and do not wait for files."""
+    monkeypatch.setattr("unweave.executors.driver._LOOK_AGAIN", 0.0)
+    monkeypatch.setattr(files_module, "APPEARS", 0.0)
+
+
+def test_results_that_do_not_appear_are_an_error(tmp_path, impatient):
+    on = Fake([Ended("done")] * 4)
     with pytest.raises(TasksFailed, match=r"do not appear in .*use a shared folder"):
         train_on(on, tmp_path, [small_run(steps=5)])
 
 
+class LateDisk(Disk):
+    """A network file system that shows some files only when their folder was listed a few times."""
+
+    def __init__(self, late, looks):
+        self.late, self.looks = late, looks
+
+    def names(self, folder):
+        found = super().names(folder)
+        hidden = self.late.intersection(found) if self.looks > 0 else set()
+        self.looks -= bool(hidden)
+        return [name for name in found if name not in hidden]
+
+
+def test_files_that_appear_late_are_waited_for(tmp_path, monkeypatch):
+    """A finished task used to be taken for lost, because its files could not be seen yet."""
+    monkeypatch.setattr("unweave.executors.driver._LOOK_AGAIN", 0.0)
+    monkeypatch.setattr(files_module, "disk", LateDisk({"weights.safetensors"}, 5))
+    on = Fake()
+    (outcome,) = train_on(on, tmp_path, [small_run(steps=5)])
+    assert outcome.weights is not None
+    assert len(on.pools[0].submitted) == 1
+    assert files_module.disk.looks == 0
+
+
+def test_a_worker_waits_for_a_folder_that_appears_late(tmp_path, monkeypatch):
+    monkeypatch.setattr(files_module, "_LOOK_AGAIN", 0.0)
+    monkeypatch.setattr(files_module, "disk", LateDisk({"run.json"}, 5))
+    task = task_of(small_run(), tmp_path)
+    task.folders[0].create(task.runs[0])
+    assert Ended.read(work(request(task, probe=True))).how == "done"
+    assert files_module.disk.looks == 0
+
+
 def test_an_error_of_a_worker_is_reported_and_not_tried_again(tmp_path):
     on = Fake([Ended("failed", "the data are gone")])
-    with pytest.raises(TasksFailed, match=r"1 of 4 tasks failed.*stored: the data are"):
+    with pytest.raises(TasksFailed, match=r"1 of 4 tasks failed.*stored; run .*: the data are"):
         train_on(on, tmp_path)
     assert len(on.pools[0].submitted) == 4
 
@@ -164,13 +206,6 @@ def test_progress_counts_runs_and_steps(tmp_path):
     assert text.getvalue().splitlines()[-1] == "steps 50 of 60, 5 of 6 runs done  1 failed"
 
 
-def test_a_copy_of_object_storage_is_refused(tmp_path, monkeypatch):
-    """Workers would write to a folder of their own machine."""
-    monkeypatch.setattr("unweave.core.files.Disk.name", lambda *_: "s3://bucket/study")
-    with pytest.raises(ValueError, match=r"a folder that all workers share, got s3://bucket"):
-        train_on(Fake(), tmp_path)
-
-
 # ---- failed runs
 
 
@@ -216,12 +251,12 @@ def job_of(runs, root):
 
 def test_division_depends_on_the_runs_of_the_command_and_not_on_what_has_ended(tmp_path):
     job = job_of(sweep(), tmp_path)
-    every = [[run.digest for run in task.runs] for task in divide(job, 2, CPU)]
+    every = [[run.digest for run in task.runs] for task in job.divide(2, CPU)]
     digests = [run.digest for run in sweep()]
     assert every == [digests[0:2], digests[2:4], digests[4:5], digests[5:]]
     assert [d for part in every for d in part] == digests
     train(sweep()[2:3], SMALL.load(CPU), Store(tmp_path))
-    left = [[run.digest for run in task.runs] for task in divide(job, 2, CPU)]
+    left = [[run.digest for run in task.runs] for task in job.divide(2, CPU)]
     assert left == [every[0], every[1][1:], *every[2:]]
 
 
@@ -234,7 +269,7 @@ def test_runs_with_checkpoints_stay_with_those_they_were_saved_with(tmp_path):
 
     with pytest.raises(TrainingInterrupted):
         train([runs[0], *runs[2:5]], SMALL.load(CPU), Store(tmp_path), Stops())
-    parts = [list(task.runs) for task in divide(job_of(runs, tmp_path), 2, CPU)]
+    parts = [list(task.runs) for task in job_of(runs, tmp_path).divide(2, CPU)]
     assert parts == [[runs[0], *runs[2:5]], [runs[1]], [runs[5]]]
 
 
@@ -246,7 +281,7 @@ def task_of(run, root):
 
 
 def test_a_worker_says_what_it_cannot_find(tmp_path, monkeypatch):
-    monkeypatch.setattr("unweave.executors.worker._PATIENCE", 0.0)
+    monkeypatch.setattr("unweave.executors.worker._QUICK", 0.0)
     run = small_run()
     task = task_of(run, tmp_path / "elsewhere")
     ended = Ended.read(work(request(task, probe=True)))
@@ -264,11 +299,17 @@ def test_a_worker_says_what_it_cannot_find(tmp_path, monkeypatch):
     path.unlink()
     ended = Ended.read(work(request(own, probe=True)))
     assert f"the workers cannot see the data: there is no {path}" in ended.text
+    content = json.loads(request(task, probe=True)) | {"version": "0.0"}
+    ended = Ended.read(work(json.dumps(content)))
+    assert (ended.how, "this command 0.0: install the same version" in ended.text) == (
+        "failed",
+        True,
+    )
 
 
 def test_a_probe_that_fails_ends_the_command_before_any_work(tmp_path, monkeypatch):
     on = Fake()
-    monkeypatch.setattr("unweave.executors.worker._find_store", lambda task: 1 / 0)
+    monkeypatch.setattr("unweave.executors.worker._find_data", lambda task: 1 / 0)
     with pytest.raises(ValueError, match="division by zero"):
         train_on(on, tmp_path)
     assert not on.pools[0].submitted

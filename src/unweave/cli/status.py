@@ -150,9 +150,9 @@ def _print_log(name: str, store: Path) -> None:
     from unweave.training.store import Store
 
     run = Store(store).find(name).digest
-    if (path := worker_log(store, run)) is None:
+    if (log := worker_log(store, run)) is None:
         raise ValueError(
             f"no worker of an executor has trained run {run}: the command that trained it printed "
             "its progress, and log.jsonl in its folder has the terms of the objective"
         )
-    out.write(path.read_text(encoding="utf-8", errors="replace"))
+    out.write(log)

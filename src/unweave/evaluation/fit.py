@@ -19,6 +19,7 @@ from typing import Any, TypedDict, Unpack, overload
 
 import numpy as np
 
+from unweave.core import files
 from unweave.core.console import PlainConsole
 from unweave.core.notes import print_notes
 from unweave.core.optimisers import Adam
@@ -164,11 +165,12 @@ def fit(
         raise ValueError("expected a seed or several, as seed=range(10), got none")
     runs = [dataclasses.replace(base, seed=each, **fields) for each in seeds]
     console = PlainConsole(file=sys.stderr)
+    opened = None if store is None else Store(store_root(store))
     try:
         outcomes = train_runs(
             runs,
             datasets,
-            None if store is None else Store(store_root(store)),
+            opened,
             _as_progress(progress, console),
             console if progress is True else None,
             precision=precision,
@@ -191,7 +193,7 @@ def fit(
     if progress is True:
         print_notes(console, _held_out_lines(outcomes))
     trained_on = datasets.load(spec)
-    models = [_model(outcome, trained_on, store) for outcome in outcomes if not outcome.failure]
+    models = [_model(outcome, trained_on, opened) for outcome in outcomes if not outcome.failure]
     return models if several else models[0]
 
 
@@ -236,7 +238,7 @@ def train_runs(
     for run in runs:
         by_data.setdefault(digest(run.data), []).append(run)
     given: dict[str, Any] = {
-        "store": str(store.root.absolute()) if store else None,
+        "store": files.disk.name(store.root.absolute()) if store else None,
         "device": device,
         "precision": check_precision(precision),
         "checkpoint_seconds": checkpoint_seconds,
@@ -255,16 +257,23 @@ def train_runs(
             yield job
 
     executor, progress = on or ThisProcess(), progress or Silent()
-    ended = [each for group in executor.run(prepared(), progress) for each in group.outcomes]
-    if again:
+    by_digest: dict[str, Outcome] = {}
+    try:
+        for trained in executor.run(prepared(), progress):
+            by_digest |= {each.run.digest: each for each in trained.outcomes}
         forget_failures(again)
-        ended += [each for group in executor.run(again, progress) for each in group.outcomes]
-    by_digest = {outcome.run.digest: outcome for outcome in ended}
+        for trained in executor.run(again, progress):
+            by_digest |= {each.run.digest: each for each in trained.outcomes}
+    except TrainingInterrupted as stopped:
+        by_digest |= {each.run.digest: each for each in stopped.outcomes}
+        resolved = [run.digest for job in jobs for run in job.task.runs]
+        so_far = [by_digest[digest] for digest in resolved if digest in by_digest]
+        raise TrainingInterrupted(so_far, stopped.terminated) from None
     outcomes, warned = [], list[str]()
     for job in jobs:
-        trained = [by_digest[run.digest] for run in job.task.runs]
-        outcomes += trained
-        off = [each for each in trained if not each.failure and collapsed(each.log)]
+        of_job = [by_digest[run.digest] for run in job.task.runs]
+        outcomes += of_job
+        off = [each for each in of_job if not each.failure and collapsed(each.log)]
         warned += [collapse_warning(each.run, job.dataset, each.measures) for each in off]
     if measure and any(o.weights is not None and not o.measures for o in outcomes):
         warned.append(unmeasured(store.root if store else None))
@@ -295,24 +304,15 @@ def _held_out_lines(outcomes: Sequence[Outcome]) -> list[str]:
     ]
 
 
-class Callback:
+class Callback(Silent):
     """Progress that calls a function with the step and a log row for each lane."""
 
     def __init__(self, function: Callable[[int, Sequence[Row]], object]) -> None:
         self.function = function
 
-    def begin(self, runs: Sequence[Run], step: int) -> None:
-        """Do nothing."""
-
     def advance(self, step: int, rows: Sequence[Row]) -> None:
         """Call the function."""
         self.function(step, rows)
-
-    def broke(self, run: Run, failure: Row) -> None:
-        """Do nothing."""
-
-    def end(self) -> None:
-        """Do nothing."""
 
 
 def _as_progress(progress: AnyProgress, console: PlainConsole) -> Progress:
@@ -325,7 +325,7 @@ def _as_progress(progress: AnyProgress, console: PlainConsole) -> Progress:
         return Callback(progress)
     raise ValueError(
         "expected progress=True, False, a function f(step, rows) or an object with begin, advance, "
-        f"broke and end, got {progress!r}"
+        f"broke, note and end, got {progress!r}"
     )
 
 
@@ -337,6 +337,6 @@ def unmeasured(store: object) -> str:
     )
 
 
-def _model(outcome: Outcome, dataset: Dataset, store: str | Path | None) -> FittedModel:
-    folder = None if store is None else Store(store_root(store)).folder(outcome.run).path
+def _model(outcome: Outcome, dataset: Dataset, store: Store | None) -> FittedModel:
+    folder = store.folder(outcome.run).path if store else None
     return FittedModel(outcome, dataset, folder)

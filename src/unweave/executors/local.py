@@ -10,9 +10,9 @@ import os
 import queue
 import subprocess
 import sys
+import tempfile
 import threading
 from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
-from pathlib import Path
 from typing import Any, Literal
 
 import torch
@@ -21,11 +21,13 @@ from unweave.core.parallel import usable_cores
 from unweave.core.spec import Count, spec, tag
 from unweave.evaluation.scoring import ScoringTask
 from unweave.evaluation.tasks import Job, ThisProcess, Trained
-from unweave.executors.division import divide
 from unweave.executors.driver import Pool, RemoteExecutor
 from unweave.executors.worker import Ended
 from unweave.training import Progress, pick_device
 from unweave.training.memory import device_memory
+
+_TIDY = 10.0  # seconds that an idle worker has to end
+_MOST_WORDS = 2000  # characters of what a worker printed before it died
 
 
 @spec
@@ -69,26 +71,14 @@ class Local(RemoteExecutor):
         if self.is_remote(first.task.device):
             yield from super().run(every, progress, deadline)
         else:
-            yield from ThisProcess().run(self._parts(every), progress, deadline)
+            yield from ThisProcess(self.lanes).run(every, progress, deadline)
 
     def score(self, task: ScoringTask) -> Iterator[dict[str, dict[str, Any]]]:
         """Score in this process, or in one for each device."""
         yield from super().score(task) if self.is_remote(task.device) else [task.run()]
 
-    def _parts(self, jobs: Iterable[Job]) -> Iterator[Job]:
-        """Yield jobs of at most `lanes` runs, if that is set."""
-        for job in jobs:
-            if self.lanes is None:
-                yield job
-                continue
-            tasks = divide(job, self.lanes, job.dataset.device)
-            yield from (job.of(task.runs) for task in tasks)
-            todo = {run.digest for task in tasks for run in task.runs}
-            if rest := [run for run in job.task.runs if run.digest not in todo]:
-                yield job.of(rest)  # finished or failed, and only read
-
     @contextlib.contextmanager
-    def open(self, device: str, store: Path) -> Iterator[Pool]:
+    def open(self, device: str, store: str) -> Iterator[Pool]:
         """Start a process for each device when it gets its first task."""
         pool = LocalPool(self.devices(device))
         try:
@@ -101,7 +91,6 @@ class LocalPool:
     """Workers on this machine, one for each device; one that died is started again."""
 
     def __init__(self, devices: Sequence[str]) -> None:
-        self.probes = True
         kinds = [torch.device(each) for each in devices]
         self.slots = self.window = len(devices)
         self.device, self.threads = kinds[0].type, max(1, usable_cores() // len(devices))
@@ -112,6 +101,10 @@ class LocalPool:
         self._replies: queue.Queue[tuple[int, str]] = queue.Queue()
         self._keys = itertools.count()
         self._busy: dict[int, int] = {}  # the key of the attempt at each place
+
+    def probe(self, text: str) -> list[Hashable]:
+        """Ask one worker: all are on this machine."""
+        return self.submit([text])
 
     def submit(self, texts: Sequence[str]) -> list[Hashable]:
         """Give each text to an idle worker."""
@@ -133,10 +126,11 @@ class LocalPool:
         """Wait for a reply, or for a worker that died."""
         with contextlib.suppress(queue.Empty):
             place, reply = self._replies.get(timeout=seconds)
+            ended = Ended.read(reply) if reply else Ended("died", self._workers[place].last_words)
             if not reply:
                 self._workers.pop(place).close()
             if place in self._busy:
-                return {self._busy.pop(place): Ended.read(reply) if reply else Ended("died")}
+                return {self._busy.pop(place): ended}
         return {}
 
     def stop(self) -> None:
@@ -145,20 +139,21 @@ class LocalPool:
             self._workers[place].process.terminate()
 
     def close(self) -> None:
-        """End the workers, at once."""
-        for worker in self._workers.values():
-            worker.close()
+        """End the workers: those that are busy at once, the others when they have tidied up."""
+        for place, worker in self._workers.items():
+            worker.close(kill=place in self._busy)
 
 
 class _Worker:
     """A process that does one task at a time, and the thread that hears its replies."""
 
     def __init__(self, device: str, tell: Callable[[str], object]) -> None:
+        self._errors = tempfile.TemporaryFile()  # noqa: SIM115
         self.process = subprocess.Popen(
             [sys.executable, "-m", "unweave.executors.worker"],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
-            stderr=subprocess.DEVNULL,
+            stderr=self._errors,
             text=True,
             env=_environment(device),
             start_new_session=True,  # Ctrl-C is the parent's alone
@@ -170,7 +165,8 @@ class _Worker:
         assert self.process.stdout is not None
         with self.process.stdout as replies:
             for reply in replies:
-                tell(reply)
+                if reply.endswith("\n"):  # otherwise it was killed while it wrote
+                    tell(reply)
         self.process.wait()
         tell("")
 
@@ -181,13 +177,27 @@ class _Worker:
             self.process.stdin.write(f"{text}\n")
             self.process.stdin.flush()
 
-    def close(self) -> None:
-        """End the process."""
-        self.process.kill()
-        self.process.wait()
+    @property
+    def last_words(self) -> str:
+        """The last line that it has printed to stderr."""
+        size = self._errors.seek(0, os.SEEK_END)
+        self._errors.seek(max(0, size - _MOST_WORDS))
+        lines = self._errors.read().decode(errors="replace").strip().splitlines()
+        return lines[-1] if lines else ""
+
+    def close(self, kill: bool = True) -> None:
+        """End the process, or let it end if it is idle."""
+        assert self.process.stdin is not None
+        if kill:
+            self.process.kill()
         with contextlib.suppress(BrokenPipeError):
-            assert self.process.stdin is not None
             self.process.stdin.close()
+        try:
+            self.process.wait(_TIDY)
+        except subprocess.TimeoutExpired:
+            self.process.kill()
+            self.process.wait()
+        self._errors.close()
 
 
 def _environment(device: str) -> dict[str, str]:

@@ -6,7 +6,7 @@ import contextlib
 import socket
 import time
 from collections.abc import Hashable, Iterator, Sequence
-from pathlib import Path
+from importlib import import_module
 from typing import Annotated, Any, Literal
 
 from pydantic import Field
@@ -23,8 +23,8 @@ _SHARE = Annotated[float, Field(ge=0)]
 class Ray(RemoteExecutor):
     """Train on a Ray cluster, one task on each GPU: a running cluster, or one started here.
 
-    The machines need unweave and a store that all of them see. Ray starts tasks again whose worker
-    or machine died; they resume from their last checkpoint.
+    The machines need unweave and a store that all of them see. Tasks whose worker or machine died
+    are submitted again, and resume from their last checkpoint.
     """
 
     address: str | None = None
@@ -44,7 +44,7 @@ class Ray(RemoteExecutor):
         import_engine("ray", "ray")
 
     @contextlib.contextmanager
-    def open(self, device: str, store: Path) -> Iterator[Pool]:
+    def open(self, device: str, store: str) -> Iterator[Pool]:
         """Connect to the cluster, unless this process is connected."""
         ray = import_engine("ray", "ray")
         connected = ray.is_initialized()
@@ -61,10 +61,11 @@ class Ray(RemoteExecutor):
         try:
             _check_answers(self.address or "")
             ray.init(address=self.address, **quiet)
-        except (OSError, RuntimeError, ValueError) as error:
+        except (OSError, RuntimeError, ValueError, ray.exceptions.RayError) as error:
             where = f" at {self.address}" if self.address else ""
+            why = (str(error).strip().splitlines() or [type(error).__name__])[0]
             raise ValueError(
-                f"cannot reach a Ray cluster{where} ({error}): start one with `ray start --head`, "
+                f"cannot reach a Ray cluster{where} ({why}): start one with `ray start --head`, "
                 "or leave out the address to start one here"
             ) from None
 
@@ -80,7 +81,6 @@ class RayTasks:
     """Tasks on a Ray cluster."""
 
     memory: float | None = None
-    probes = True
 
     def __init__(self, ray: Any, settings: Ray, device: str) -> None:
         self._ray = ray
@@ -95,14 +95,34 @@ class RayTasks:
                 "ray:gpus=0 to train on CPUs"
             )
         cpus = settings.cpus
-        by_kind = [(there, gpus), (resources.get("CPU", 0.0), cpus)]
-        self.slots = max(1, int(min((have / need for have, need in by_kind if need), default=1)))
-        self.window = 2 * self.slots
+        self._needs = {"GPU": gpus, "CPU": cpus}
+        self.slots = self._room
         self.device, self.threads = "cuda" if gpus else "cpu", max(1, int(cpus))
-        self._work = ray.remote(work).options(
-            num_gpus=gpus, num_cpus=cpus, max_retries=settings.tries
-        )
+        # Retries are the driver's, which knows whether a task has made progress.
+        self._work = ray.remote(work).options(num_gpus=gpus, num_cpus=cpus, max_retries=0)
         self._running: list[Any] = []
+
+    @property
+    def _room(self) -> int:
+        """How many tasks can run at once on the machines that are there now."""
+        there = self._ray.cluster_resources()
+        tasks = [there.get(name, 0.0) / need for name, need in self._needs.items() if need]
+        return max(1, int(min(tasks, default=1)))
+
+    @property
+    def window(self) -> int:
+        """Twice as many tasks as can run, so that none has to wait for the driver."""
+        return 2 * self._room
+
+    def probe(self, text: str) -> list[Hashable]:
+        """Ask a worker of each machine; that takes no share of its resources, so none waits."""
+        on = import_module("ray.util.scheduling_strategies").NodeAffinitySchedulingStrategy
+        for node in self._ray.nodes():
+            if node["Alive"] and node["Resources"].get("CPU"):
+                there = on(node["NodeID"], soft=False)
+                free = self._work.options(num_gpus=0, num_cpus=0, scheduling_strategy=there)
+                self._running.append(free.remote(text))
+        return list(self._running)
 
     def submit(self, texts: Sequence[str]) -> list[Hashable]:
         """Submit a Ray task for each text."""

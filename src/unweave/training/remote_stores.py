@@ -98,14 +98,15 @@ class RemoteStore:
             return None
 
     def names(self, folder: Path) -> list[str]:
-        """Return the names of all objects in a folder now."""
+        """Return the names of all objects in a folder now, the latest change first."""
         try:
             with self._errors(folder):
                 self._system.invalidate_cache()
-                found = self._system.ls(self._key(folder), detail=False)
+                found = self._system.ls(self._key(folder), detail=True)
         except FileNotFoundError:
             return []
-        return [key.rstrip("/").rpartition("/")[2] for key in found]
+        newest = sorted(found, key=lambda facts: -_seconds(facts))
+        return [facts["name"].rstrip("/").rpartition("/")[2] for facts in newest]
 
     def pull(self, folder: Path) -> None:
         """Make a folder of the mirror as it is now: text is downloaded, other files are empty."""
@@ -114,7 +115,7 @@ class RemoteStore:
             objects = self._system.find(self._key(folder), detail=True)
             there = {self._path(key): facts for key, facts in objects.items() if _lasts(key)}
             for path in [path for path in folder.rglob("*") if path.is_file()]:
-                if path not in there:
+                if path not in there and path.parent.name != FOLDER:  # this process's own log
                     path.unlink()
             new = {path: _version(facts) for path, facts in there.items()}
             changed = [path for path in new if self._versions.get(path) != new[path]]
@@ -193,6 +194,14 @@ class RemoteDisk(Disk):
         store = self._store(folder)
         return store.names(folder) if store else super().names(folder)
 
+    def newest(self, folder: Path) -> list[str]:
+        store = self._store(folder)
+        return store.names(folder) if store else super().newest(folder)
+
+    def push(self, path: Path) -> None:
+        if store := self._store(path):
+            store.upload(path)
+
     def pull(self, folder: Path) -> None:
         if store := self._store(folder):
             store.pull(folder)
@@ -206,10 +215,11 @@ class RemoteDisk(Disk):
         return store.name(path) if store else super().name(path)
 
 
-def store_root(place: str | Path) -> Path:
+def store_root(place: str | Path, refresh: bool = True) -> Path:
     """Return the folder of a store: the place itself, or the mirror of a URL such as s3://a/b.
 
-    Raise a ValueError if the store cannot be opened.
+    With `refresh`, a mirror that this process has already is brought up to date. Raise a ValueError
+    if the store cannot be opened.
     """
     url = str(place)
     if "://" not in url:
@@ -218,6 +228,8 @@ def store_root(place: str | Path) -> Path:
         files.disk = RemoteDisk()
     stores = files.disk.stores
     store = next((each for each in stores.values() if each.url == url.rstrip("/")), None)
+    if store and not refresh:
+        return store.root
     try:
         store = store or RemoteStore(url, _new_mirror(url))
         store.pull(store.root)
@@ -274,10 +286,16 @@ def _changed(facts: Mapping[str, Any]) -> datetime | None:
     return next((time for time in found if isinstance(time, datetime)), None)
 
 
+def _seconds(facts: Mapping[str, Any]) -> float:
+    """Return when an object was put, on the clock of the storage; 0 if that is not known."""
+    changed = _changed(facts)
+    return changed.timestamp() if changed else 0.0
+
+
 def _newest(files: Mapping[Path, Mapping[str, Any]]) -> dict[Path, float]:
-    """Return when the newest file of each folder was put, in seconds."""
+    """Return when the newest file of each folder was put."""
     times: dict[Path, float] = {}
     for path, facts in files.items():
-        if changed := _changed(facts):
-            times[path.parent] = max(times.get(path.parent, 0.0), changed.timestamp())
+        if seconds := _seconds(facts):
+            times[path.parent] = max(times.get(path.parent, 0.0), seconds)
     return times
