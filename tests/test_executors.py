@@ -20,7 +20,6 @@ from fake_engine import Fake
 from unweave.core import files as files_module
 from unweave.core.console import PlainConsole
 from unweave.core.files import Disk
-from unweave.data import HeldOut, Selected
 from unweave.evaluation.tasks import Job, Task
 from unweave.executors import executor_from, local
 from unweave.executors.driver import TasksFailed
@@ -374,54 +373,6 @@ def test_fit_returns_models_from_other_processes(tmp_path):
     for one, two in zip(here, there, strict=True):
         assert one.run == two.run
         assert all(torch.equal(one.trained.weights[n], w) for n, w in two.trained.weights.items())
-
-
-# ---- scoring
-
-
-def test_other_processes_give_the_scores_of_this_one(tmp_path, unweave, monkeypatch):
-    store = Store(tmp_path)
-    runs = [small_run(steps=5, seed=seed) for seed in range(3)]
-    train(runs, SMALL.load(CPU), store)
-    models = uw.load([store.folder(run).path for run in runs], device="cpu")
-    expected = uw.evaluate(models, 100, metrics=["mig", "udr"])
-    on = Fake([Ended("died")], lanes=3)  # bits of codes depend on which models are encoded together
-    found = uw.evaluate(models, 100, metrics=["mig", "udr"], on=on)
-    assert [each.to_json() for each in found] == [each.to_json() for each in expected]
-    assert len(on.pools[0].submitted) == 2  # one part, which was lost once
-    command = "evaluate", *(run.digest for run in runs), "--store", tmp_path, "--rows", 100
-    command += "--metrics", "mig,udr", "--json"
-    _, printed, _ = unweave(*command)
-    stored = files(tmp_path)
-    for path in tmp_path.glob("*/scores.json"):
-        path.unlink()
-    monkeypatch.setattr("unweave.executors.executor_from", lambda text, lanes: Fake(lanes=3))
-    assert unweave(*command)[1] == printed
-    assert files(tmp_path) == stored
-
-
-def test_other_processes_score_the_split_that_a_model_is_on(tmp_path):
-    """They used to score the one that it was trained on, under the name of the other."""
-    data = Selected(SMALL, (HeldOut(({"shape": (0,)},)),))
-    run = small_run(steps=5, data=data)
-    train([run], data.load(CPU), Store(tmp_path))
-    path = Store(tmp_path).folder(run).path
-    models = [uw.load(path, device="cpu"), uw.load(path, split="held-out", device="cpu")]
-    for order in (models, models[::-1]):
-        expected = uw.evaluate(order, 100, metrics=["mig"])
-        found = uw.evaluate(order, 100, metrics=["mig"], on=Fake())
-        assert [each.to_json() for each in found] == [each.to_json() for each in expected]
-    assert models[0].split != models[1].split
-
-
-def test_metrics_that_have_no_name_are_refused(tmp_path):
-    train([small_run(steps=5)], SMALL.load(CPU), Store(tmp_path))
-    model = uw.load(Store(tmp_path).folder(small_run(steps=5)).path)
-    with pytest.raises(ValueError, match="compute metrics by their names"):
-        uw.evaluate([model], 100, metrics=[lambda z, v: 0.0], on=Fake())
-    model = uw.fit(SMALL, steps=5, network=uw.MLP((8,)), progress=False)
-    with pytest.raises(ValueError, match="models in memory cannot be scored"):
-        uw.evaluate([model], 100, metrics=["mig"], on=Fake())
 
 
 def test_a_study_has_the_same_results_wherever_it_is_trained(tmp_path):

@@ -1,11 +1,14 @@
 """Large studies: trained in slices, on several machines, and drawn from their results alone."""
 
 import dataclasses
+import multiprocessing
 import os
 import signal
 import subprocess
 import sys
+import tempfile
 import time
+import warnings
 from pathlib import Path
 
 import numpy as np
@@ -274,3 +277,31 @@ def test_groups_wait_until_all_their_networks_are_trained(whole):
     assert [n.run.seed for n in some["beta-vae"].keep("terms/rate")] == [0, 0]  # with pictures
     assert some["vae"].keep("terms/rate") == list(some["vae"].networks)
     assert np.isnan(Group((), 3).values("terms/rate")).all()
+
+
+def add_some(study, folder, number, barrier):
+    """Add every fourth network, as another machine does, which has its own temporary folder."""
+    warnings.simplefilter("ignore")  # it may have to wait
+    os.environ["UNWEAVE_HOST"] = f"host{number}"
+    tempfile.tempdir = str(folder / f"temporary{number}")
+    os.mkdir(tempfile.tempdir)
+    barrier.wait(60)
+    for run in study.runs[number::4]:
+        add_networks(study, file_of(folder), [Network(run, {"step": []}, {}, {})])
+
+
+def test_results_that_machines_add_at_once_are_all_kept(tmp_path):
+    """Each machine had a lock of its own, and lines were lost."""
+    study, context = study_of(runs=runs_of(seeds=range(16))), multiprocessing.get_context("fork")
+    facts = study, tmp_path, context.Barrier(4)
+    machines = [
+        context.Process(target=add_some, args=(*facts[:2], number, facts[2])) for number in range(4)
+    ]
+    for machine in machines:
+        machine.start()
+    for machine in machines:
+        machine.join(120)
+        assert machine.exitcode == 0
+    assert list(read_networks(file_of(tmp_path))) == [run.digest for run in study.runs]
+    assert [each.name for each in file_of(tmp_path).parent.iterdir()] == ["tiny.jsonl"]
+    assert not list(tmp_path.rglob(".workers/*"))

@@ -39,7 +39,7 @@ from unweave.evaluation.tasks import Job, Task
 from unweave.training import TrainingInterrupted, pick_device
 from unweave.training.heartbeats import BEAT, log_path
 from unweave.training.interrupt import Interrupt
-from unweave.training.leases import FolderInUse
+from unweave.training.leases import FolderInUse, own_leases
 from unweave.training.own_data import Datasets
 from unweave.training.progress import ConsoleProgress
 
@@ -210,8 +210,8 @@ class _Log(io.TextIOBase):
 def _log(store: Path) -> Iterator[TextIO]:
     """Open the log of this worker; what is printed inside goes there."""
     path = log_path(store, str(this_process()))
-    files.make_folder(path.parent)
     with (
+        own_leases().working(store),  # its record keeps others from deleting the folder
         contextlib.closing(_Log(path)) as log,
         contextlib.redirect_stdout(cast(TextIO, log)),
         contextlib.redirect_stderr(cast(TextIO, log)),

@@ -176,7 +176,8 @@ class Leases:
                 raise FolderInUse(_in_use(folder, held[0].worker))
             if held and not warned and waited >= _WAIT:
                 warned = True
-                warnings.warn(_waiting(folder, held[0].worker), stacklevel=2)
+                alive = "held" in verdicts
+                warnings.warn(_waiting(folder, held[0].worker, alive), stacklevel=2)
             self._sleep(_PAUSE * random.random())
 
     def _create(self, folder: Path, stale: list[Lease]) -> Lease | None:
@@ -279,9 +280,11 @@ def _in_use(folder: Path, worker: Process | None) -> str:
     )
 
 
-def _waiting(folder: Path, worker: Process | None) -> str:
-    where = f" on {worker.host}" if worker else ""
-    return f"waiting to see whether the process{where} that writes in {folder} is alive"
+def _waiting(folder: Path, worker: Process | None, alive: bool) -> str:
+    who = f"process {worker.pid} on {worker.host}" if worker else "the process"
+    if alive:
+        return f"waiting for {who}, which writes in {folder}"
+    return f"waiting to see whether {who}, which was writing in {folder}, is alive"
 
 
 @cache
