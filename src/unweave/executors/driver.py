@@ -49,6 +49,11 @@ def import_engine(module: str, extra: str) -> Any:
         raise ValueError(f"--on {extra} needs {module}: pip install 'unweave[{extra}]'") from None
 
 
+def first_line(error: Exception, line: int = 0) -> str:
+    """Return the first line of an error of an engine, or another one: the last often says why."""
+    return (str(error).strip().splitlines() or [type(error).__name__])[line]
+
+
 class Pool(Protocol):
     """Workers, wherever they are."""
 

@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import contextlib
+import os
 import socket
 import time
 from collections.abc import Hashable, Iterator, Sequence
 from importlib import import_module
+from pathlib import Path
 from typing import Annotated, Any, Literal
 
 from pydantic import Field
 
 from unweave.core.spec import Count, spec, tag
-from unweave.executors.driver import Pool, RemoteExecutor, import_engine
+from unweave.executors.driver import Pool, RemoteExecutor, first_line, import_engine
 from unweave.executors.worker import Ended, work
 
 _ANSWER = 10.0  # seconds until a cluster has to answer
@@ -58,16 +60,36 @@ class Ray(RemoteExecutor):
 
     def _connect(self, ray: Any) -> None:
         quiet = {"log_to_driver": False, "logging_level": "ERROR", "configure_logging": False}
+        address = self.address
         try:
-            _check_answers(self.address or "")
-            ray.init(address=self.address, **quiet)
+            if address in (None, "auto"):
+                address = _find_cluster(address)
+            _check_answers(address or "")
+            ray.init(address=address, **quiet)
         except (OSError, RuntimeError, ValueError, ray.exceptions.RayError) as error:
-            where = f" at {self.address}" if self.address else ""
-            why = (str(error).strip().splitlines() or [type(error).__name__])[0]
+            where = f" at {address}" if address else ""
             raise ValueError(
-                f"cannot reach a Ray cluster{where} ({why}): start one with `ray start --head`, "
-                "or leave out the address to start one here"
+                f"cannot reach a Ray cluster{where} ({first_line(error)}): start one with `ray "
+                "start --head`, or leave out the address to start one here"
             ) from None
+
+
+def _find_cluster(address: str | None) -> str | None:
+    """Return the address of a cluster that is known here, as Ray finds it, if it answers.
+
+    Ray would wait for minutes for one that has ended. Then None starts another one here, and
+    "auto", with which a cluster has to be there, gives the old address.
+    """
+    if given := os.environ.get("RAY_ADDRESS"):
+        return given
+    path = Path(os.environ.get("RAY_TMPDIR", "/tmp"), "ray", "ray_current_cluster")
+    if path.exists():
+        last = path.read_text().strip()
+        try:
+            _check_answers(last)
+        except OSError:
+            return "local" if address is None else last
+    return address
 
 
 def _check_answers(address: str) -> None:
@@ -99,7 +121,8 @@ class RayTasks:
         self.slots = self._room
         self.device, self.threads = "cuda" if gpus else "cpu", max(1, int(cpus))
         # Retries are the driver's, which knows whether a task has made progress.
-        self._work = ray.remote(work).options(num_gpus=gpus, num_cpus=cpus, max_retries=0)
+        self._work = ray.remote(max_retries=0)(work)
+        self._takes = {"num_gpus": gpus, "num_cpus": cpus}
         self._running: list[Any] = []
 
     @property
@@ -126,7 +149,7 @@ class RayTasks:
 
     def submit(self, texts: Sequence[str]) -> list[Hashable]:
         """Submit a Ray task for each text."""
-        refs = [self._work.remote(text) for text in texts]
+        refs = [self._work.options(**self._takes).remote(text) for text in texts]
         self._running += refs
         return refs
 
@@ -147,10 +170,9 @@ class RayTasks:
         except errors.TaskCancelledError:
             return Ended("stopped")
         except errors.RayTaskError as error:  # the worker has no unweave, say
-            last = (str(error).strip().splitlines() or [""])[-1]
-            return Ended("failed", f"a worker cannot start: {last}")
+            return Ended("failed", f"a worker cannot start: {first_line(error, -1)}")
         except errors.RayError as error:
-            return Ended("died", str(error).strip().partition("\n")[0])
+            return Ended("died", first_line(error))
 
     def stop(self) -> None:
         """Cancel the tasks, which save what they train."""

@@ -15,7 +15,7 @@ from typing import Any, Literal
 from pydantic import NonNegativeInt
 
 from unweave.core.spec import Count, spec, tag
-from unweave.executors.driver import Pool, RemoteExecutor, import_engine
+from unweave.executors.driver import Pool, RemoteExecutor, first_line, import_engine
 from unweave.executors.worker import Ended, work
 from unweave.training.heartbeats import FOLDER
 from unweave.training.interrupt import Interrupt
@@ -121,7 +121,7 @@ class ArrayJobs:
             try:
                 jobs += self._executor.map_array(Requeued(), texts[at : at + _ARRAY])
             except Exception as error:  # submitit raises errors of many kinds
-                raise ValueError(f"Slurm has refused the jobs: {_last_line(error)}") from None
+                raise ValueError(f"Slurm has refused the jobs: {first_line(error, -1)}") from None
         self._jobs |= {job.job_id: job for job in jobs}
         return [job.job_id for job in jobs]
 
@@ -141,11 +141,7 @@ def _ended(job: Any) -> Ended:
     try:
         return Ended.read(job.result())
     except Exception as error:  # submitit raises errors of many kinds for a job without a result
-        return Ended("died", f"job {job.job_id}: {_last_line(error)}")
-
-
-def _last_line(error: Exception) -> str:
-    return (str(error).strip().splitlines() or [type(error).__name__])[-1]
+        return Ended("died", f"job {job.job_id}: {first_line(error, -1)}")
 
 
 class Requeued:

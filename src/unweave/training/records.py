@@ -26,6 +26,7 @@ from pydantic import (
 )
 from typing_extensions import TypedDict  # pydantic needs it before Python 3.12
 
+from unweave.core import files
 from unweave.core.adapters import adapter
 from unweave.core.files import write_atomically, write_json
 from unweave.core.parts import MissingPart
@@ -273,6 +274,7 @@ def read_sealed(path: Path, run: str | None = None) -> Sealed:
 
 
 def _parse_sealed(path: Path, run: str | None) -> Sealed:
+    files.disk.fetch(path)
     return unseal(path.name, json.loads(path.read_bytes().decode()), run)
 
 
@@ -290,6 +292,7 @@ def write_rows(path: Path, run: str, rows: Sequence[Row]) -> None:
 def read_lines(path: Path, run: str) -> list[bytes]:
     """Read the lines of a file of rows; `parse_rows` parses those that are needed."""
     with reading(path):
+        files.disk.fetch(path)
         return lines_from_bytes(path.name, path.read_bytes(), run)
 
 
