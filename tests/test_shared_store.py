@@ -21,7 +21,7 @@ from unweave.core import files
 from unweave.core.files import Disk
 from unweave.evaluation.tasks import Task, ThisProcess
 from unweave.executors.slurm import Requeued
-from unweave.executors.worker import request
+from unweave.executors.worker import Ended, request
 from unweave.training import Silent, TrainingInterrupted, train
 from unweave.training.interrupt import Interrupt
 from unweave.training.store import Store
@@ -275,6 +275,23 @@ def jobs_of(root):
 
     task = Task(runs=tuple(sweep()), store=str(root), device="cpu", threads=1)
     return [Job.prepare(task, Datasets(CPU))]
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_jobs_of_a_queue_go_on_when_sigterm_ends_the_driver(tmp_path, number):
+    """A driver that is a job itself reaches its time limit; Ctrl-C stops everything."""
+
+    class Queue(Fake):
+        outlasting = True
+
+    def ends(text):
+        os.kill(os.getpid(), number)
+        return Ended("stopped")
+
+    on = Queue([ends])
+    with pytest.raises(TrainingInterrupted):
+        train_on(on, tmp_path)
+    assert on.pools[0].stopped == (number == signal.SIGINT)
 
 
 def test_a_worker_that_is_killed_while_it_replies_has_died(tmp_path, monkeypatch):

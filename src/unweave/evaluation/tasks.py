@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import random
 import time
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
@@ -278,7 +279,9 @@ def _wait_for_others(left: Sequence[Job], progress: Progress, deadline: float) -
     free: list[Job] = []
     with Interrupt() as interrupt:
         while not (free or interrupt.requested) and time.monotonic() < deadline:
-            until = min(deadline, time.monotonic() + _LOOK_AGAIN)
+            # Not always as long: two processes that took runs from each other must not do it again.
+            pause = _LOOK_AGAIN * (0.5 + random.random())
+            until = min(deadline, time.monotonic() + pause)
             while time.monotonic() < until and not interrupt.requested:
                 time.sleep(_BLINK)
             free = [job for job in left if not job.task.is_in_use]

@@ -6,12 +6,13 @@ import abc
 import importlib
 import json
 import math
+import random
 import time
 from collections import deque
 from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, ExitStack, suppress
 from dataclasses import dataclass, field, replace
-from typing import Any, Literal, Protocol
+from typing import Any, ClassVar, Literal, Protocol
 
 import torch
 
@@ -116,7 +117,7 @@ class _Attempt:
     def give_back(self) -> None:
         """Submit it again later, and later each time."""
         pause = min(_MOST_PAUSE, _LOOK_AGAIN * 2 ** min(self.returned, 10))
-        self.not_before = time.monotonic() + pause
+        self.not_before = time.monotonic() + pause * (0.5 + random.random())
         self.returned += 1
 
     def count_loss(self) -> None:
@@ -132,6 +133,7 @@ def drive(
     tries: int,
     watch: Callable[[Sequence[Task], Sequence[Task]], object],
     stops: Callable[[], bool],
+    leaves: Callable[[], bool] = lambda: False,
 ) -> Iterator[tuple[Task, Ended]]:
     """Let workers do tasks in order; yield each as it ends, done or failed.
 
@@ -145,6 +147,7 @@ def drive(
         watch: called between two looks at the workers, with the tasks that are submitted and those
             that wait for other processes.
         stops: whether to stop, after the workers have saved what they train.
+        leaves: whether to leave the workers alone then, which go on without this process.
     """
     waiting, running = [_Attempt(task) for task in tasks], dict[Hashable, _Attempt]()
     try:
@@ -169,7 +172,8 @@ def drive(
         running.clear()
         raise
     finally:
-        _stop(pool, len(running))
+        if not leaves():
+            _stop(pool, len(running))
 
 
 def _ready(waiting: Sequence[_Attempt], count: int) -> tuple[list[_Attempt], list[_Attempt]]:
@@ -249,6 +253,7 @@ class RemoteExecutor(abc.ABC):
 
     lanes: int | None  # runs in a task; None: as many as give every slot work, at most 64
     tries: int  # submissions of a task without progress
+    outlasting: ClassVar[bool] = False  # whether workers go on after SIGTERM has ended the driver
 
     @abc.abstractmethod
     def check(self) -> None:
@@ -289,11 +294,12 @@ class RemoteExecutor(abc.ABC):
             tasks = self._tasks(every, pool)
             yield from (Trained(_settled(job, tasks)) for job in every)
             stops = lambda: interrupt.requested or time.monotonic() >= deadline  # noqa: E731
+            leaves = lambda: interrupt.terminated and self.outlasting  # noqa: E731
             _create_folders(tasks)
             if tasks:
                 _probe(pool, request(tasks[0], probe=True), stops)
             with Watch([job.task for job in every], progress) as watch:
-                for task, ended in drive(pool, tasks, self.tries, watch.look, stops):
+                for task, ended in drive(pool, tasks, self.tries, watch.look, stops, leaves):
                     watch.end(task)
                     if ended.how == "failed":
                         failures.append(f"{_names(task)}: {ended.text}")

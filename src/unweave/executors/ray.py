@@ -53,7 +53,8 @@ class Ray(RemoteExecutor):
         if not connected:
             self._connect(ray)
         try:
-            yield RayTasks(ray, self, device)
+            with contextlib.closing(RayTasks(ray, self, device)) as tasks:
+                yield tasks
         finally:
             if not connected:
                 ray.shutdown()
@@ -176,5 +177,12 @@ class RayTasks:
 
     def stop(self) -> None:
         """Cancel the tasks, which save what they train."""
+        self._cancel(force=False)
+
+    def close(self) -> None:
+        """End what is still running."""
+        self._cancel(force=True)
+
+    def _cancel(self, force: bool) -> None:
         for ref in self._running:
-            self._ray.cancel(ref, force=False, recursive=False)
+            self._ray.cancel(ref, force=force, recursive=False)

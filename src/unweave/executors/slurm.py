@@ -10,7 +10,7 @@ import time
 from collections.abc import Hashable, Iterator, Sequence
 from pathlib import Path
 from types import FrameType
-from typing import Any, Literal
+from typing import Any, ClassVar, Literal
 
 from pydantic import NonNegativeInt
 
@@ -57,6 +57,7 @@ class Slurm(RemoteExecutor):
     tries: Count = 3
     """Submissions of a task without progress."""
     kind: Literal["slurm"] = tag("slurm")
+    outlasting: ClassVar[bool] = True
 
     def check(self) -> None:
         """Raise a ValueError if submitit or Slurm is not installed."""

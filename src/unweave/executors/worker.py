@@ -46,6 +46,7 @@ from unweave.training.progress import ConsoleProgress
 HowEnded = Literal["done", "busy", "stopped", "died", "failed"]
 
 _QUICK = 15.0  # seconds that a probe waits for the store: nobody has looked there before
+_SAVING = 300.0  # seconds to save what is trained, when the driver is gone
 _WIDTH = 200  # characters of a line of the log
 
 
@@ -252,6 +253,8 @@ def main() -> None:
         texts.put(None)
         if busy.is_set():
             os.kill(os.getpid(), signal.SIGTERM)
+            time.sleep(_SAVING)
+            os._exit(1)
 
     threading.Thread(target=read, daemon=True).start()
     while (text := texts.get()) is not None:
