@@ -1,6 +1,7 @@
 """Executors with their engines, which have to be installed: pip install 'unweave[ray,slurm]'."""
 
 import os
+import queue
 import re
 import signal
 import subprocess
@@ -57,7 +58,7 @@ def test_a_worker_ends_with_the_process_that_started_it(tmp_path):
     task = Task(runs=(run.resolve(SMALL.load(CPU)),), store=str(tmp_path), device="cpu", threads=1)
     folder = task.folders[0]
     folder.create(task.runs[0])
-    worker = local._Worker("cpu", lambda reply: None)
+    worker = local._Worker("cpu", 0, queue.Queue())
     worker.send(request(task))
     wait_until(lambda: folder.status == "running")
     time.sleep(0.5)
@@ -82,23 +83,25 @@ def states(root):
     return list(Store(root).folder(long_run()).states)
 
 
-def interrupt_when_running(root):
-    """Press Ctrl-C in this process when the long run is being trained."""
+def interrupt_when_running(root, number):
+    """Send a signal to this process when the long run is being trained."""
 
     def press():
         wait_until(lambda: any(worker.runs for worker in read_status(root).workers))
         time.sleep(2)
-        os.kill(os.getpid(), signal.SIGINT)
+        os.kill(os.getpid(), number)
 
     threading.Thread(target=press, daemon=True).start()
 
 
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 @pytest.mark.parametrize("on", [uw.Local(processes=2), uw.Ray(gpus=0)], ids=lambda on: on.kind)
-def test_ctrl_c_saves_what_workers_train(on, tmp_path):
+def test_signals_save_what_workers_train(on, number, tmp_path):
     """No checkpoint is due before the end, so the one that is found was saved when it stopped."""
-    interrupt_when_running(tmp_path)
-    with pytest.raises(TrainingInterrupted):
+    interrupt_when_running(tmp_path, number)
+    with pytest.raises(TrainingInterrupted) as stopped:
         train_on(on, tmp_path, [long_run()])
+    assert stopped.value.terminated == (number == signal.SIGTERM)
     (step,) = states(tmp_path)
     assert 0 < step < 1_000
     assert Store(tmp_path).folder(long_run()).status == "stopped"
@@ -139,9 +142,11 @@ def test_a_ray_cluster_that_cannot_be_reached_is_one_line(tmp_path, monkeypatch)
     assert not Store(tmp_path).folders()
 
 
-def test_ray_without_gpus_says_so(tmp_path):
+def test_ray_without_what_a_task_needs_says_so(tmp_path):
     with pytest.raises(ValueError, match="has 0 GPUs, and a task needs 1: use --on ray:gpus=0"):
         train_on(uw.Ray(gpus=1), tmp_path)
+    with pytest.raises(ValueError, match="no machine of the Ray cluster has 0 GPUs and 999 cores"):
+        train_on(uw.Ray(cpus=999), tmp_path)
 
 
 STARTED = re.compile(r" (starts|resumes at step \d+), .*\(run (\w+)\)")

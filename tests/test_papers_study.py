@@ -30,7 +30,7 @@ from unweave.studies.study import (
     read_networks,
     train_or_load,
 )
-from unweave.training import Silent
+from unweave.training import Silent, train
 
 DATA = uw.data.Blobs(side=8, positions=4)
 
@@ -305,3 +305,33 @@ def test_results_that_machines_add_at_once_are_all_kept(tmp_path):
     assert list(read_networks(file_of(tmp_path))) == [run.digest for run in study.runs]
     assert [each.name for each in file_of(tmp_path).parent.iterdir()] == ["tiny.jsonl"]
     assert not list(tmp_path.rglob(".workers/*"))
+
+
+def test_a_network_that_another_process_trained_has_no_cost_of_this_one(tmp_path, monkeypatch):
+    """Its steps used to be divided by the time that it took to read it."""
+    monkeypatch.setattr("unweave.evaluation.tasks._LOOK_AGAIN", 0.0)
+    here, study = at(tmp_path), study_of(runs=runs_of(seeds=range(1))[:1])
+    (run,) = study.runs
+    folder = here.store.folder(run)
+    folder.create(run)
+    context = multiprocessing.get_context("fork")
+    held, ended = context.Event(), context.Event()
+
+    def train_elsewhere():
+        with folder.lock():
+            held.set()
+            ended.wait(60)
+        train([run], run.data.load(here.device), here.store)
+
+    other = context.Process(target=train_elsewhere)
+    other.start()
+    held.wait(60)
+
+    class Waits(Silent):
+        def note(self, text):
+            ended.set()
+            other.join()
+
+    here.progress = Waits()
+    (network,) = train_or_load(here, study).networks
+    assert network.cost["seconds"] is None

@@ -1,12 +1,14 @@
 """Several processes, also of several machines, that work with one store."""
 
 import errno
+import json
 import os
 import signal
 import subprocess
 import sys
 import threading
 import time
+from collections import Counter
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
@@ -20,8 +22,9 @@ from fake_engine import Fake
 from unweave.core import files
 from unweave.core.files import Disk
 from unweave.evaluation.tasks import Task, ThisProcess
+from unweave.executors import local
 from unweave.executors.slurm import Requeued
-from unweave.executors.worker import Ended, request
+from unweave.executors.worker import Ended, request, work
 from unweave.training import Silent, TrainingInterrupted, train
 from unweave.training.interrupt import Interrupt
 from unweave.training.store import Store
@@ -296,8 +299,6 @@ def test_jobs_of_a_queue_go_on_when_sigterm_ends_the_driver(tmp_path, number):
 
 def test_a_worker_that_is_killed_while_it_replies_has_died(tmp_path, monkeypatch):
     """A part of a line used to be read as a reply."""
-    from unweave.executors import local
-
     code = "import sys; input(); print('[', end=''); print('no memory', file=sys.stderr)"
     start = subprocess.Popen
     command = [sys.executable, "-c", code]
@@ -308,7 +309,67 @@ def test_a_worker_that_is_killed_while_it_replies_has_died(tmp_path, monkeypatch
     while key not in ended:
         ended |= pool.wait(1.0)
     pool.close()
-    assert ended == {key: local.Ended("died", "no memory")}
+    assert ended == {key: Ended("died", "it printed last: no memory")}
+
+
+class FakeWorker:
+    """A worker that answers at once; those at the first place die, or say that they have."""
+
+    silent = True
+
+    def __init__(self, device, place, replies):
+        self.place, self.replies, self.open = place, replies, True
+        self.last_words = "no more words"
+
+    def send(self, text):
+        assert self.open
+        broken = self.place == 0
+        ended = Ended("died", "a CUDA error") if broken else Ended("done")
+        self.replies.put((self, "" if broken and self.silent else json.dumps(ended)))
+        if broken and not self.silent:
+            self.replies.put((self, ""))  # it ends later
+
+    def end(self, kill):
+        self.open = False
+
+    def close(self, kill=True):
+        self.open = False
+
+
+@pytest.mark.parametrize("silent", [True, False])
+def test_a_broken_device_does_not_take_all_tasks(monkeypatch, silent):
+    """It would fail quickly, and so get one task after the other."""
+    monkeypatch.setattr(local, "_Worker", FakeWorker)
+    monkeypatch.setattr(FakeWorker, "silent", silent)
+    pool = local.LocalPool(["cpu", "cpu"])
+    waiting, running, done, died = [f"task {n}" for n in range(9)], {}, [], Counter()
+    while waiting or running:
+        ready = [waiting.pop(0) for _ in range(min(len(waiting), pool.window - len(running)))]
+        running |= dict(zip(pool.submit(ready), ready, strict=True))
+        for key, ended in pool.wait(0.0).items():
+            text = running.pop(key)
+            done += [text] if ended.how == "done" else []
+            if ended.how == "died":
+                died[text] += 1
+                waiting.append(text)
+    pool.close()
+    assert len(done) == 9
+    assert list(died.values()) == [1, 1, 1]
+    assert pool.window == 1
+
+
+def test_errors_of_a_machine_are_tried_again_and_those_of_a_task_are_not(tmp_path, monkeypatch):
+    run = small_run().resolve(SMALL.load(CPU))
+    task = Task(runs=(run,), store=str(tmp_path), device="cpu", threads=1)
+    task.folders[0].create(run)
+    for error, how in ((RuntimeError("CUDA error"), "died"), (ValueError("no factor"), "failed")):
+
+        def fail(*_, error=error):
+            raise error
+
+        monkeypatch.setattr("unweave.executors.worker.Job.prepare", fail)
+        ended = Ended.read(work(request(task)))
+        assert (ended.how, str(error) in ended.text) == (how, True)
 
 
 def test_both_commands_leave_the_files_of_one(tmp_path):

@@ -93,6 +93,12 @@ class Task:
             for run, folder in self._pulled()
         ]
 
+    @property
+    def stored_steps(self) -> list[int]:
+        """The step of each run that this process sees in the store; none without a store."""
+        pairs = zip(self.runs, self.folders, strict=False)
+        return [folder.reached(run.steps) for run, folder in pairs]
+
     def read_steps(self) -> list[int]:
         """Read which step of each run is stored, perhaps by other processes."""
         return [folder.reached(run.steps) for run, folder in self._pulled()]
@@ -120,6 +126,7 @@ class Trained(NamedTuple):
 
     outcomes: list[Outcome]
     seconds: float = 0.0
+    steps: int = 0  # of all runs together, in these seconds
     device: str = ""  # its type
     machine: str = ""  # its hardware
 
@@ -172,7 +179,7 @@ class Job:
         todo = [run for run in runs if run.digest not in finished]
         given = self.dataset, store, self.task.precision, bool(self.monitor), device
         origins, _ = find_continuations(todo, *given)
-        groups = group_runs(todo, store, origins, failed, _parts(runs, lanes))
+        groups = group_runs(todo, store, origins, failed, _cut(runs, lanes))
         return [self.of(group).task for group in groups]
 
     @property
@@ -184,6 +191,7 @@ class Job:
     def train(self, progress: Progress | None = None, deadline: float = math.inf) -> Trained:
         """Train the runs in this process, or what is missing of them."""
         begun, task = time.monotonic(), self.task
+        before = sum(task.stored_steps)
         outcomes = train(
             task.runs,
             self.dataset,
@@ -195,8 +203,10 @@ class Job:
             deadline,
             self.processes,
         )
+        after = [each.log[-1]["step"] if each.log else 0 for each in outcomes]
+        steps = sum(task.stored_steps if task.store else after) - before
         device = self.dataset.device
-        return Trained(outcomes, time.monotonic() - begun, device.type, machine(device))
+        return Trained(outcomes, time.monotonic() - begun, steps, device.type, machine(device))
 
 
 class Executor(Protocol):
@@ -291,7 +301,7 @@ def _wait_for_others(left: Sequence[Job], progress: Progress, deadline: float) -
     return free
 
 
-def _parts(runs: Sequence[Run], lanes: int) -> dict[str, str]:
+def _cut(runs: Sequence[Run], lanes: int) -> dict[str, str]:
     """Cut the runs of each structure into parts of `lanes`; return the part of each digest."""
     counts: dict[str, int] = {}
     parts = {}
@@ -304,7 +314,7 @@ def _parts(runs: Sequence[Run], lanes: int) -> dict[str, str]:
 def forget_failures(jobs: Iterable[Job]) -> None:
     """Delete the records of failures, so that the runs start again from their last checkpoint.
 
-    A run that another process trains, which has been told the same, is left to it.
+    A run that another process trains is left to it.
     """
     for folder in (folder for job in jobs for folder in job.task.folders):
         with suppress(FolderInUse), folder.lock():

@@ -31,18 +31,14 @@ def longest_first(job: Job, tasks: Sequence[Task]) -> list[tuple[int, Task]]:
     """Return tasks of a job with the operations that are left of each, the longest first."""
     each = {task.runs[0].lane_key: task for task in tasks}
     work = {key: _operations(job.of(task.runs)) for key, task in each.items()}
-    left = [(work[task.runs[0].lane_key] * _steps_left(task), task) for task in tasks]
+    all_steps = [sum(run.steps for run in task.runs) for task in tasks]
+    left = [
+        (work[task.runs[0].lane_key] * (steps - sum(task.stored_steps)), task)
+        for task, steps in zip(tasks, all_steps, strict=True)
+    ]
     return sorted(left, key=lambda pair: -pair[0])
 
 
 def _operations(job: Job) -> int:
     """Count the operations of a step of one run."""
     return count_operations(Lanes(job.task.runs[:1], job.dataset, job.dataset.device))
-
-
-def _steps_left(task: Task) -> int:
-    """Return the steps that the runs of a task still have to take, all together."""
-    return sum(
-        run.steps - folder.reached(run.steps)
-        for run, folder in zip(task.runs, task.folders, strict=True)
-    )

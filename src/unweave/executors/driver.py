@@ -88,9 +88,10 @@ class _Attempt:
     """A task and what became of it so far."""
 
     task: Task
-    reached: int = 0  # steps of all runs that were stored at the last submission
+    reached: int = 0  # steps of all runs that were stored when a worker died
     lost: int = 0  # submissions without progress whose worker died
-    seconds: float = 0.0
+    seconds: float = 0.0  # that workers have told
+    steps: int = 0  # that they took in these
     not_before: float = field(default=-math.inf)
     waits: bool = False  # for another process, or for files to appear
     returned: int = 0  # times that workers gave it back unfinished
@@ -113,6 +114,15 @@ class _Attempt:
             self.not_before = now + _LOOK_AGAIN
             return "waits"
         return "ready"
+
+    def add(self, ended: Ended) -> None:
+        """Count what a worker has told."""
+        self.seconds += ended.seconds
+        self.steps += ended.steps
+
+    def end(self, last: Ended) -> tuple[Task, Ended]:
+        """Return how the task ended, with what all of its workers have told."""
+        return self.task, last._replace(seconds=self.seconds, steps=self.steps)
 
     def give_back(self) -> None:
         """Submit it again later, and later each time."""
@@ -154,16 +164,15 @@ def drive(
         while (waiting or running) and not stops():
             ready, done = _ready(waiting, pool.window - len(running))
             for attempt in done:
-                ended = attempt.reported or Ended("done")
-                yield attempt.task, ended._replace(seconds=attempt.seconds)
+                yield attempt.end(attempt.reported or Ended("done"))
             keys = pool.submit([request(attempt.task) for attempt in ready]) if ready else []
             running |= dict(zip(keys, ready, strict=True))
             waiting = [each for each in waiting if each not in ready and each not in done]
             for key, ended in pool.wait(_POLL).items():
                 attempt = running.pop(key)
-                attempt.seconds += ended.seconds
+                attempt.add(ended)
                 if last := _judge(attempt, ended, tries):
-                    yield attempt.task, last._replace(seconds=attempt.seconds)
+                    yield attempt.end(last)
                 else:
                     waiting.append(attempt)
             elsewhere = [each.task for each in waiting if each.waits]
@@ -304,7 +313,7 @@ class RemoteExecutor(abc.ABC):
                     if ended.how == "failed":
                         failures.append(f"{_names(task)}: {ended.text}")
                     else:
-                        found = ended.seconds, task.device, ended.machine
+                        found = ended.seconds, ended.steps, task.device, ended.machine
                         yield Trained(task.read_outcomes(), *found)
         if interrupt.requested:
             stored = [outcome for job in every for outcome in job.task.read_outcomes()]

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import contextlib
 import os
+import signal
 import socket
+import threading
 import time
 from collections.abc import Hashable, Iterator, Sequence
 from importlib import import_module
@@ -66,13 +68,25 @@ class Ray(RemoteExecutor):
             if address in (None, "auto"):
                 address = _find_cluster(address)
             _check_answers(address or "")
-            ray.init(address=address, **quiet)
+            with _keep_sigterm():
+                ray.init(address=address, **quiet)
         except (OSError, RuntimeError, ValueError, ray.exceptions.RayError) as error:
             where = f" at {address}" if address else ""
             raise ValueError(
                 f"cannot reach a Ray cluster{where} ({first_line(error)}): start one with `ray "
                 "start --head`, or leave out the address to start one here"
             ) from None
+
+
+@contextlib.contextmanager
+def _keep_sigterm() -> Iterator[None]:
+    """Keep the handler of SIGTERM, which Ray replaces by one that exits."""
+    handler = signal.getsignal(signal.SIGTERM)
+    try:
+        yield
+    finally:
+        if threading.current_thread() is threading.main_thread():
+            signal.signal(signal.SIGTERM, handler)
 
 
 def _find_cluster(address: str | None) -> str | None:
@@ -107,8 +121,7 @@ class RayTasks:
 
     def __init__(self, ray: Any, settings: Ray, device: str) -> None:
         self._ray = ray
-        resources = ray.cluster_resources()
-        there = resources.get("GPU", 0.0) if device != "cpu" else 0.0
+        there = ray.cluster_resources().get("GPU", 0.0) if device != "cpu" else 0.0
         gpus = min(1.0, there) if settings.gpus is None else settings.gpus
         if device == "cuda" and not gpus:
             raise ValueError("--device cuda needs GPUs: use --on ray:gpus=1, or --device cpu")
@@ -119,6 +132,11 @@ class RayTasks:
             )
         cpus = settings.cpus
         self._needs = {"GPU": gpus, "CPU": cpus}
+        if not self._room:
+            raise ValueError(
+                f"no machine of the Ray cluster has {gpus:g} GPUs and {cpus:g} cores: use fewer, "
+                "such as --on ray:gpus=1,cpus=1"
+            )
         self.slots = self._room
         self.device, self.threads = "cuda" if gpus else "cpu", max(1, int(cpus))
         # Retries are the driver's, which knows whether a task has made progress.
@@ -129,20 +147,26 @@ class RayTasks:
     @property
     def _room(self) -> int:
         """How many tasks can run at once on the machines that are there now."""
-        there = self._ray.cluster_resources()
-        tasks = [there.get(name, 0.0) / need for name, need in self._needs.items() if need]
-        return max(1, int(min(tasks, default=1)))
+        needs = [(name, need) for name, need in self._needs.items() if need]
+        return sum(
+            int(min((node["Resources"].get(name, 0.0) / need for name, need in needs), default=1))
+            for node in self._nodes
+        )
+
+    @property
+    def _nodes(self) -> list[Any]:
+        return [node for node in self._ray.nodes() if node["Alive"]]
 
     @property
     def window(self) -> int:
         """Twice as many tasks as can run, so that none has to wait for the driver."""
-        return 2 * self._room
+        return 2 * max(1, self._room)  # one may come back
 
     def probe(self, text: str) -> list[Hashable]:
         """Ask a worker of each machine; that takes no share of its resources, so none waits."""
         on = import_module("ray.util.scheduling_strategies").NodeAffinitySchedulingStrategy
-        for node in self._ray.nodes():
-            if node["Alive"] and node["Resources"].get("CPU"):
+        for node in self._nodes:
+            if node["Resources"].get("CPU"):
                 there = on(node["NodeID"], soft=False)
                 free = self._work.options(num_gpus=0, num_cpus=0, scheduling_strategy=there)
                 self._running.append(free.remote(text))

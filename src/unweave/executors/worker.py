@@ -28,14 +28,13 @@ import torch
 import unweave
 from unweave.core import files
 from unweave.core.console import PlainConsole
-from unweave.core.devices import machine
 from unweave.core.outputs import RUN
 from unweave.core.parallel import WorkerKilled, usable_cores, use_cores
 from unweave.core.parts import import_module, parts_of
 from unweave.core.processes import this_process
 from unweave.core.spec import digest, from_json
 from unweave.evaluation.scoring import ScoringTask
-from unweave.evaluation.tasks import Job, Task
+from unweave.evaluation.tasks import Job, Task, Trained
 from unweave.training import TrainingInterrupted, pick_device
 from unweave.training.heartbeats import BEAT, log_path
 from unweave.training.interrupt import Interrupt
@@ -55,12 +54,14 @@ class Ended(NamedTuple):
 
     done: all of its runs are finished, or have failed, or are scored, as `text` says. busy: another
     process trains one of them. stopped: it was asked to stop, and saved what it had. died: its
-    worker is gone. failed: an error that would come again, described by `text`.
+    worker is gone, or had an error that may be its machine's. failed: an error that would come
+    again, described by `text`.
     """
 
     how: HowEnded
     text: str = ""
     seconds: float = 0.0
+    steps: int = 0  # of all runs together, in these seconds
     machine: str = ""  # hardware of the worker
 
     @classmethod
@@ -94,17 +95,17 @@ def _attempt(content: dict[str, Any]) -> Ended:
         _find_data(task)
         if content["probe"]:
             return Ended("done")
-        _train(task)
-        return Ended("done", machine=machine(pick_device(task.device)))
+        trained = _train(task)
+        return Ended("done", steps=trained.steps, machine=trained.machine)
     except FolderInUse as error:
         return Ended("busy", str(error))
     except (TrainingInterrupted, KeyboardInterrupt):
         return Ended("stopped")
-    except (WorkerKilled, NotSeen, OSError) as error:  # a passing one, perhaps
-        how: HowEnded = "failed" if content["probe"] else "died"
-        return Ended(how, f"{str(error) or type(error).__name__} (on {host})")
     except Exception as error:
-        return Ended("failed", f"{str(error) or type(error).__name__} (on {host})")
+        # Of the machine, perhaps: its memory, its GPU or its network. Another try may succeed.
+        passing = isinstance(error, (OSError, RuntimeError, MemoryError, WorkerKilled, NotSeen))
+        how: HowEnded = "died" if passing and not content["probe"] else "failed"
+        return Ended(how, f"{str(error) or type(error).__name__} (on {host})")
 
 
 class NotSeen(ValueError):
@@ -166,7 +167,7 @@ def _threads(threads: int) -> Iterator[None]:
         use_cores(0)
 
 
-def _train(task: Task) -> None:
+def _train(task: Task) -> Trained:
     """Train a task, with a log in the store."""
     assert task.run_store is not None
     with _threads(task.threads), _log(task.run_store.root) as log:
@@ -175,7 +176,7 @@ def _train(task: Task) -> None:
         console.print(", ".join(run.digest for run in task.runs), soft_wrap=True)
         try:
             job = Job.prepare(task, _datasets(digest(task.runs[0].data), task.device))
-            job.train(ConsoleProgress(console))
+            return job.train(ConsoleProgress(console))
         except Exception:
             traceback.print_exc(file=log)
             raise

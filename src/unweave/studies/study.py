@@ -281,7 +281,7 @@ def _train_missing(workspace: Workspace, study: Study, runs: Sequence[Run], path
     Return the seconds that a step of one network took.
     """
     datasets = Datasets(workspace.device)
-    begun: dict[str, tuple[Run, int]] = {}  # by digest: the run of the study, its stored steps
+    of_study: dict[str, Run] = {}  # by the digests of resolved runs
     seconds = float("nan")  # of a step of one network
 
     def jobs() -> Iterator[Job]:
@@ -291,16 +291,14 @@ def _train_missing(workspace: Workspace, study: Study, runs: Sequence[Run], path
                 break
             job = _job(workspace, study, group, datasets)
             forget_failures(job.failed if workspace.retry_failed else ())
-            for run, resolved in zip(group, job.task.runs, strict=True):
-                begun[resolved.digest] = run, _steps(workspace, resolved)
+            resolved = (run.digest for run in job.task.runs)
+            of_study.update(zip(resolved, group, strict=True))
             yield job
 
     for trained in workspace.on.run(jobs(), workspace.progress, workspace.deadline):
-        known = [begun[outcome.run.digest] for outcome in trained.outcomes]
-        done = sum(_steps(workspace, outcome.run) for outcome in trained.outcomes)
-        done -= sum(steps for _, steps in known)
-        seconds = trained.seconds / done if done else float("nan")
-        _store(workspace, study, path, trained, [run for run, _ in known], seconds, datasets)
+        known = [of_study[outcome.run.digest] for outcome in trained.outcomes]
+        seconds = trained.seconds / trained.steps if trained.steps else float("nan")
+        _store(workspace, study, path, trained, known, seconds, datasets)
     return seconds
 
 
