@@ -54,14 +54,13 @@ def test_slurm_leaves_the_files_of_the_plain_command(tmp_path, plain):
 
 def test_a_worker_ends_with_the_process_that_started_it(tmp_path):
     """Its standard input ends, it saves what it trains, and is gone."""
-    run = small_run(steps=100_000)
+    run = ENDLESS
     task = Task(runs=(run.resolve(SMALL.load(CPU)),), store=str(tmp_path), device="cpu", threads=1)
     folder = task.folders[0]
     folder.create(task.runs[0])
     worker = local._Worker("cpu", 0, queue.Queue())
     worker.send(request(task))
-    wait_until(lambda: folder.status == "running")
-    time.sleep(0.5)
+    wait_for_steps(tmp_path)
     worker.process.stdin.close()
     worker.process.wait(60)
     worker.close()
@@ -75,20 +74,21 @@ def wait_until(holds):
         time.sleep(0.05)
 
 
-def long_run():
-    return small_run(steps=1_000)
+LONG = small_run(steps=10_000)  # some seconds
+ENDLESS = small_run(steps=1_000_000)
 
 
-def states(root):
-    return list(Store(root).folder(long_run()).states)
+def wait_for_steps(root):
+    """Wait until a worker has taken some steps, according to its record; return the worker."""
+    wait_until(lambda: any(worker.step for worker in read_status(root).workers))
+    return next(worker for worker in read_status(root).workers if worker.step)
 
 
 def interrupt_when_running(root, number):
-    """Send a signal to this process when the long run is being trained."""
+    """Send a signal to this process when a run is being trained."""
 
     def press():
-        wait_until(lambda: any(worker.runs for worker in read_status(root).workers))
-        time.sleep(2)
+        wait_for_steps(root)
         os.kill(os.getpid(), number)
 
     threading.Thread(target=press, daemon=True).start()
@@ -100,29 +100,27 @@ def test_signals_save_what_workers_train(on, number, tmp_path):
     """No checkpoint is due before the end, so the one that is found was saved when it stopped."""
     interrupt_when_running(tmp_path, number)
     with pytest.raises(TrainingInterrupted) as stopped:
-        train_on(on, tmp_path, [long_run()])
+        train_on(on, tmp_path, [ENDLESS])
     assert stopped.value.terminated == (number == signal.SIGTERM)
-    (step,) = states(tmp_path)
-    assert 0 < step < 1_000
-    assert Store(tmp_path).folder(long_run()).status == "stopped"
+    folder = Store(tmp_path).folder(ENDLESS)
+    (step,) = folder.states
+    assert 0 < step < ENDLESS.steps
+    assert folder.status == "stopped"
 
 
 def test_a_preempted_job_saves_and_is_queued_again(tmp_path):
     """The signal comes once; the job resumes from what it saved and ends, with the same bits."""
-    seen = []
+    seen, folder = [], Store(tmp_path).folder(LONG)
 
     def preempt():
-        wait_until(lambda: any(worker.runs for worker in read_status(tmp_path).workers))
-        time.sleep(1)
-        (worker,) = read_status(tmp_path).workers
-        os.kill(worker.pid, signal.SIGUSR2)
-        wait_until(lambda: states(tmp_path))
-        seen.extend(states(tmp_path))
+        os.kill(wait_for_steps(tmp_path).pid, signal.SIGUSR2)
+        wait_until(lambda: folder.states)
+        seen.extend(folder.states)
 
     threading.Thread(target=preempt, daemon=True).start()
-    outcomes = train_on(uw.Slurm(**SLURM), tmp_path, [long_run()])
-    assert 0 < seen[0] < 1_000
-    check_outcomes(outcomes, train([long_run()], SMALL.load(CPU)))
+    outcomes = train_on(uw.Slurm(**SLURM), tmp_path, [LONG])
+    assert 0 < seen[0] < LONG.steps
+    check_outcomes(outcomes, train([LONG], SMALL.load(CPU)))
 
 
 def test_a_ray_cluster_that_cannot_be_reached_is_one_line(tmp_path, monkeypatch):
@@ -208,8 +206,7 @@ def test_workers_end_with_a_driver_that_is_killed(tmp_path):
                "steps=100000", "seed=0..1", "--device", "cpu", "--store", tmp_path, *WORKERS,
                "--lanes", "1", "--checkpoint-seconds", "1000"]  # fmt: skip
     driver = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
-    wait_until(lambda: sum(bool(each.runs) for each in read_status(tmp_path).workers) == 2)
-    time.sleep(1)
+    wait_until(lambda: sum(each.step > 0 for each in read_status(tmp_path).workers) == 2)
     driver.kill()
     driver.wait()
     wait_until(lambda: not read_status(tmp_path).workers)
