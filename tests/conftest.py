@@ -65,3 +65,34 @@ def unweave(monkeypatch, capsys):
 
     monkeypatch.setattr(console.out, "_width", 200)
     return run
+
+
+@pytest.fixture(scope="module")
+def address():
+    """The address of an S3 server on this machine."""
+    from moto.server import ThreadedMotoServer
+
+    server = ThreadedMotoServer("127.0.0.1", port=0, verbose=False)
+    server.start()
+    host, port = server.get_host_and_port()
+    yield f"http://{host}:{port}"
+    server.stop()
+
+
+@pytest.fixture
+def bucket(address, monkeypatch, tmp_path):
+    """An empty bucket, as a function that returns the content of all objects by name."""
+    import boto3
+
+    from unweave.core import files
+
+    facts = {"ACCESS_KEY_ID": "a", "SECRET_ACCESS_KEY": "b", "DEFAULT_REGION": "us-east-1"}
+    for name, value in {**facts, "ENDPOINT_URL": address}.items():
+        monkeypatch.setenv(f"AWS_{name}", value)
+    monkeypatch.setenv("UNWEAVE_DATA", str(tmp_path / "cache"))
+    monkeypatch.setattr(files, "disk", files.Disk())
+    service = boto3.resource("s3", endpoint_url=address)
+    found = service.create_bucket(Bucket="bucket")
+    yield lambda: {each.key: each.get()["Body"].read() for each in found.objects.all()}
+    found.objects.all().delete()
+    found.delete()

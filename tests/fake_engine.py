@@ -12,12 +12,15 @@ from unweave.executors.worker import Ended, work
 class FakePool:
     """Does the oldest task at every wait; `script` replaces the next answers if it has any."""
 
-    slots, device, threads, memory, probes = 2, "cpu", 1, None, True
+    slots, device, threads, memory = 2, "cpu", 1, None
 
     def __init__(self, script=()):
         self.script = iter(script)
         self.window, self.submitted, self.stopped = 4, [], False
         self._keys, self._waiting = itertools.count(), {}
+
+    def probe(self, text):
+        return self.submit([text])
 
     def submit(self, texts):
         keys = [next(self._keys) for _ in texts]

@@ -20,14 +20,15 @@ from datasets import CPU, SMALL, small_run
 from executor_laws import check_laws, check_outcomes, files, sweep, times, train_on, train_plainly
 from fake_engine import Fake
 from stopping import Stops
+from unweave.core import files as files_module
 from unweave.core.console import PlainConsole
-from unweave.data import HeldOut, Selected
+from unweave.core.files import Disk
 from unweave.evaluation.tasks import Job, Task
 from unweave.executors import executor_from, local
-from unweave.executors.division import divide
 from unweave.executors.driver import TasksFailed, _Attempt
 from unweave.executors.worker import Ended, request, work
 from unweave.training import TrainingInterrupted, train
+from unweave.training.interrupt import Interrupt
 from unweave.training.own_data import Datasets
 from unweave.training.progress import ConsoleProgress
 from unweave.training.store import Store
@@ -131,7 +132,7 @@ def test_a_worker_that_always_dies_is_given_up_and_the_others_end(tmp_path):
 
     bad = json.dumps(Task(runs=(sweep()[0],)).to_json()["task"]["runs"][0])
     on = Fake([dies] * 10)
-    with pytest.raises(TasksFailed, match=r"1 of 4 tasks failed.*killed 3 times.*out of memory"):
+    with pytest.raises(TasksFailed, match=r"1 of 4 tasks failed.*lost 3 times.*out of memory"):
         train_on(on, tmp_path)
     assert sum(bad in text for text in on.pools[0].submitted) == 3
     statuses = [Store(tmp_path).folder(run).status for run in sweep()]
@@ -146,7 +147,7 @@ def test_a_worker_that_makes_progress_is_not_given_up(tmp_path, plain):
         task = Task.from_json(content)
         store = Store(tmp_path)
         reached = max(store.folder(task.runs[0]).states, default=0)
-        with pytest.raises(TrainingInterrupted):
+        with Interrupt(unattended=True), pytest.raises(TrainingInterrupted):
             train(task.runs, SMALL.load(CPU), store, Stops(reached + 2), 1000)
         return Ended("died")
 
@@ -155,15 +156,55 @@ def test_a_worker_that_makes_progress_is_not_given_up(tmp_path, plain):
     check_outcomes(outcomes, train(runs, SMALL.load(CPU)))
 
 
-def test_results_that_do_not_appear_are_an_error(tmp_path):
-    on = Fake([Ended("done")] * 3)
+@pytest.fixture
+def impatient(monkeypatch):
+    """Look again at once, and do not wait for files."""
+    monkeypatch.setattr("unweave.executors.driver._LOOK_AGAIN", 0.0)
+    monkeypatch.setattr(files_module, "APPEARS", 0.0)
+
+
+def test_results_that_do_not_appear_are_an_error(tmp_path, impatient):
+    on = Fake([Ended("done")] * 4)
     with pytest.raises(TasksFailed, match=r"do not appear in .*use a shared folder"):
         train_on(on, tmp_path, [small_run(steps=5)])
 
 
+class LateDisk(Disk):
+    """A network file system that shows some files only when their folder was listed a few times."""
+
+    def __init__(self, late, looks):
+        self.late, self.looks = late, looks
+
+    def names(self, folder):
+        found = super().names(folder)
+        hidden = self.late.intersection(found) if self.looks > 0 else set()
+        self.looks -= bool(hidden)
+        return [name for name in found if name not in hidden]
+
+
+def test_files_that_appear_late_are_waited_for(tmp_path, monkeypatch):
+    """A finished task used to be taken for lost, because its files could not be seen yet."""
+    monkeypatch.setattr("unweave.executors.driver._LOOK_AGAIN", 0.0)
+    monkeypatch.setattr(files_module, "disk", LateDisk({"weights.safetensors"}, 5))
+    on = Fake()
+    (outcome,) = train_on(on, tmp_path, [small_run(steps=5)])
+    assert outcome.weights is not None
+    assert len(on.pools[0].submitted) == 1
+    assert files_module.disk.looks == 0
+
+
+def test_a_worker_waits_for_a_folder_that_appears_late(tmp_path, monkeypatch):
+    monkeypatch.setattr(files_module, "_LOOK_AGAIN", 0.0)
+    monkeypatch.setattr(files_module, "disk", LateDisk({"run.json"}, 5))
+    task = task_of(small_run(), tmp_path)
+    task.folders[0].create(task.runs[0])
+    assert Ended.read(work(request(task, probe=True))).how == "done"
+    assert files_module.disk.looks == 0
+
+
 def test_an_error_of_a_worker_is_reported_and_not_tried_again(tmp_path):
     on = Fake([Ended("failed", "the data are gone")])
-    with pytest.raises(TasksFailed, match=r"1 of 4 tasks failed.*stored: the data are"):
+    with pytest.raises(TasksFailed, match=r"1 of 4 tasks failed.*stored; run .*: the data are"):
         train_on(on, tmp_path)
     assert len(on.pools[0].submitted) == 4
 
@@ -206,13 +247,6 @@ def test_progress_counts_runs_and_steps(tmp_path):
     assert text.getvalue().splitlines()[-1] == "steps 50 of 60, 5 of 6 runs done  1 failed"
 
 
-def test_a_copy_of_object_storage_is_refused(tmp_path, monkeypatch):
-    """Workers would write to a folder of their own machine."""
-    monkeypatch.setattr("unweave.core.files.Disk.name", lambda *_: "s3://bucket/study")
-    with pytest.raises(ValueError, match=r"a folder that all workers share, got s3://bucket"):
-        train_on(Fake(), tmp_path)
-
-
 # ---- failed runs
 
 
@@ -253,12 +287,12 @@ def job_of(runs, root):
 
 def test_division_depends_on_the_runs_of_the_command_and_not_on_what_has_ended(tmp_path):
     job = job_of(sweep(), tmp_path)
-    every = [[run.digest for run in task.runs] for task in divide(job, 2, CPU)]
+    every = [[run.digest for run in task.runs] for task in job.divide(2, CPU)]
     digests = [run.digest for run in sweep()]
     assert every == [digests[0:2], digests[2:4], digests[4:5], digests[5:]]
     assert [d for part in every for d in part] == digests
     train(sweep()[2:3], SMALL.load(CPU), Store(tmp_path))
-    left = [[run.digest for run in task.runs] for task in divide(job, 2, CPU)]
+    left = [[run.digest for run in task.runs] for task in job.divide(2, CPU)]
     assert left == [every[0], every[1][1:], *every[2:]]
 
 
@@ -266,7 +300,7 @@ def test_runs_with_checkpoints_stay_with_those_they_were_saved_with(tmp_path):
     runs = sweep()
     with pytest.raises(TrainingInterrupted):
         train([runs[0], *runs[2:5]], SMALL.load(CPU), Store(tmp_path), Stops(1))
-    parts = [list(task.runs) for task in divide(job_of(runs, tmp_path), 2, CPU)]
+    parts = [list(task.runs) for task in job_of(runs, tmp_path).divide(2, CPU)]
     assert parts == [[runs[0], *runs[2:5]], [runs[1]], [runs[5]]]
 
 
@@ -278,7 +312,7 @@ def task_of(run, root):
 
 
 def test_a_worker_says_what_it_cannot_find(tmp_path, monkeypatch):
-    monkeypatch.setattr("unweave.executors.worker._PATIENCE", 0.0)
+    monkeypatch.setattr("unweave.executors.worker._QUICK", 0.0)
     run = small_run()
     task = task_of(run, tmp_path / "elsewhere")
     ended = Ended.read(work(request(task, probe=True)))
@@ -296,11 +330,17 @@ def test_a_worker_says_what_it_cannot_find(tmp_path, monkeypatch):
     path.unlink()
     ended = Ended.read(work(request(own, probe=True)))
     assert f"the workers cannot see the data: there is no {path}" in ended.text
+    content = json.loads(request(task, probe=True)) | {"version": "0.0"}
+    ended = Ended.read(work(json.dumps(content)))
+    assert (ended.how, "this command 0.0: install the same version" in ended.text) == (
+        "failed",
+        True,
+    )
 
 
 def test_a_probe_that_fails_ends_the_command_before_any_work(tmp_path, monkeypatch):
     on = Fake()
-    monkeypatch.setattr("unweave.executors.worker._find_store", lambda task: 1 / 0)
+    monkeypatch.setattr("unweave.executors.worker._find_data", lambda task: 1 / 0)
     with pytest.raises(ValueError, match="division by zero"):
         train_on(on, tmp_path)
     assert not on.pools[0].submitted
@@ -365,54 +405,6 @@ def test_fit_returns_models_from_other_processes(tmp_path):
     for one, two in zip(here, there, strict=True):
         assert one.run == two.run
         assert all(torch.equal(one.trained.weights[n], w) for n, w in two.trained.weights.items())
-
-
-# ---- scoring
-
-
-def test_other_processes_give_the_scores_of_this_one(tmp_path, unweave, monkeypatch):
-    store = Store(tmp_path)
-    runs = [small_run(steps=5, seed=seed) for seed in range(3)]
-    train(runs, SMALL.load(CPU), store)
-    models = uw.load([store.folder(run).path for run in runs], device="cpu")
-    expected = uw.evaluate(models, 100, metrics=["mig", "udr"])
-    on = Fake([Ended("died")], lanes=3)  # bits of codes depend on which models are encoded together
-    found = uw.evaluate(models, 100, metrics=["mig", "udr"], on=on)
-    assert [each.to_json() for each in found] == [each.to_json() for each in expected]
-    assert len(on.pools[0].submitted) == 2  # one part, which was lost once
-    command = "evaluate", *(run.digest for run in runs), "--store", tmp_path, "--rows", 100
-    command += "--metrics", "mig,udr", "--json"
-    _, printed, _ = unweave(*command)
-    stored = files(tmp_path)
-    for path in tmp_path.glob("*/scores.json"):
-        path.unlink()
-    monkeypatch.setattr("unweave.executors.executor_from", lambda text, lanes: Fake(lanes=3))
-    assert unweave(*command)[1] == printed
-    assert files(tmp_path) == stored
-
-
-def test_other_processes_score_the_split_that_a_model_is_on(tmp_path):
-    """They used to score the one that it was trained on, under the name of the other."""
-    data = Selected(SMALL, (HeldOut(({"shape": (0,)},)),))
-    run = small_run(steps=5, data=data)
-    train([run], data.load(CPU), Store(tmp_path))
-    path = Store(tmp_path).folder(run).path
-    models = [uw.load(path, device="cpu"), uw.load(path, split="held-out", device="cpu")]
-    for order in (models, models[::-1]):
-        expected = uw.evaluate(order, 100, metrics=["mig"])
-        found = uw.evaluate(order, 100, metrics=["mig"], on=Fake())
-        assert [each.to_json() for each in found] == [each.to_json() for each in expected]
-    assert models[0].split != models[1].split
-
-
-def test_metrics_that_have_no_name_are_refused(tmp_path):
-    train([small_run(steps=5)], SMALL.load(CPU), Store(tmp_path))
-    model = uw.load(Store(tmp_path).folder(small_run(steps=5)).path)
-    with pytest.raises(ValueError, match="expected metrics by name"):
-        uw.evaluate([model], 100, metrics=[lambda z, v: 0.0], on=Fake())
-    model = uw.fit(SMALL, steps=5, network=uw.MLP((8,)), progress=False)
-    with pytest.raises(ValueError, match="models in memory cannot be scored"):
-        uw.evaluate([model], 100, metrics=["mig"], on=Fake())
 
 
 def test_a_study_has_the_same_results_wherever_it_is_trained(tmp_path):

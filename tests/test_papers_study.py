@@ -1,11 +1,14 @@
 """Large studies: trained in slices, on several machines, and drawn from their results alone."""
 
 import dataclasses
+import multiprocessing
 import os
 import signal
 import subprocess
 import sys
+import tempfile
 import time
+import warnings
 from pathlib import Path
 
 import numpy as np
@@ -28,7 +31,7 @@ from unweave.studies.study import (
     read_networks,
     train_or_load,
 )
-from unweave.training import Silent
+from unweave.training import Silent, train
 
 DATA = uw.data.Blobs(side=8, positions=4)
 
@@ -264,3 +267,61 @@ def test_groups_wait_until_all_their_networks_are_trained(whole):
     assert [n.run.seed for n in some["beta-vae"].keep("terms/rate")] == [0, 0]  # with pictures
     assert some["vae"].keep("terms/rate") == list(some["vae"].networks)
     assert np.isnan(Group((), 3).values("terms/rate")).all()
+
+
+def add_some(study, folder, number, barrier):
+    """Add every fourth network, as another machine does, which has its own temporary folder."""
+    warnings.simplefilter("ignore")  # it may have to wait
+    os.environ["UNWEAVE_HOST"] = f"host{number}"
+    tempfile.tempdir = str(folder / f"temporary{number}")
+    os.mkdir(tempfile.tempdir)
+    barrier.wait(60)
+    for run in study.runs[number::4]:
+        add_networks(study, file_of(folder), [Network(run, {"step": []}, {}, {})])
+
+
+def test_results_that_machines_add_at_once_are_all_kept(tmp_path):
+    """Each machine had a lock of its own, and lines were lost."""
+    study, context = study_of(runs=runs_of(seeds=range(16))), multiprocessing.get_context("fork")
+    facts = study, tmp_path, context.Barrier(4)
+    machines = [
+        context.Process(target=add_some, args=(*facts[:2], number, facts[2])) for number in range(4)
+    ]
+    for machine in machines:
+        machine.start()
+    for machine in machines:
+        machine.join(120)
+        assert machine.exitcode == 0
+    assert list(read_networks(file_of(tmp_path))) == [run.digest for run in study.runs]
+    assert [each.name for each in file_of(tmp_path).parent.iterdir()] == ["tiny.jsonl"]
+    assert not list(tmp_path.rglob(".workers/*"))
+
+
+def test_a_network_that_another_process_trained_has_no_cost_of_this_one(tmp_path, monkeypatch):
+    """Its steps used to be divided by the time that it took to read it."""
+    monkeypatch.setattr("unweave.evaluation.tasks._LOOK_AGAIN", 0.0)
+    here, study = at(tmp_path), study_of(runs=runs_of(seeds=range(1))[:1])
+    (run,) = study.runs
+    folder = here.store.folder(run)
+    folder.create(run)
+    context = multiprocessing.get_context("fork")
+    held, ended = context.Event(), context.Event()
+
+    def train_elsewhere():
+        with folder.lock():
+            held.set()
+            ended.wait(60)
+        train([run], run.data.load(here.device), here.store)
+
+    other = context.Process(target=train_elsewhere)
+    other.start()
+    held.wait(60)
+
+    class Waits(Silent):
+        def note(self, text):
+            ended.set()
+            other.join()
+
+    here.progress = Waits()
+    (network,) = train_or_load(here, study).networks
+    assert network.cost["seconds"] is None

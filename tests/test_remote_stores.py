@@ -5,17 +5,18 @@ import json
 import os
 import sys
 
-import boto3
 import pytest
 import requests
-from moto.server import ThreadedMotoServer
 
 import unweave as uw
 from crash_replay import tree
 from datasets import CPU, SMALL, small_run
+from executor_laws import check_outcomes, sweep, train_on
+from fake_engine import Fake, FakePool
 from unweave.core import files
 from unweave.core.files import Disk, write_atomically
 from unweave.core.processes import Process
+from unweave.executors.worker import Ended
 from unweave.explorer.explore import store_library
 from unweave.training import train
 from unweave.training.leases import FolderInUse, Leases, own_leases
@@ -27,30 +28,6 @@ SMALL_RUN = [
     "data=shapes2d", "data.side=16", "data.positions=4", "data.orientations=1", "network=mlp",
     "network.hidden=[4]", "latent.size=2", "batch_size=8", "steps=3", "--device", "cpu",
 ]  # fmt: skip
-
-
-@pytest.fixture(scope="module")
-def address():
-    server = ThreadedMotoServer("127.0.0.1", port=0, verbose=False)
-    server.start()
-    host, port = server.get_host_and_port()
-    yield f"http://{host}:{port}"
-    server.stop()
-
-
-@pytest.fixture
-def bucket(address, monkeypatch, tmp_path):
-    """An empty bucket, as a function that returns the content of all objects by name."""
-    facts = {"ACCESS_KEY_ID": "a", "SECRET_ACCESS_KEY": "b", "DEFAULT_REGION": "us-east-1"}
-    for name, value in {**facts, "ENDPOINT_URL": address}.items():
-        monkeypatch.setenv(f"AWS_{name}", value)
-    monkeypatch.setenv("UNWEAVE_DATA", str(tmp_path / "cache"))
-    monkeypatch.setattr(files, "disk", Disk())
-    service = boto3.resource("s3", endpoint_url=address)
-    found = service.create_bucket(Bucket="bucket")
-    yield lambda: {each.key: each.get()["Body"].read() for each in found.objects.all()}
-    found.objects.all().delete()
-    found.delete()
 
 
 def elsewhere(url=URL):
@@ -103,6 +80,40 @@ def test_a_folder_is_pulled_when_its_lease_is_taken(bucket):
     before = bucket()
     (outcome,) = train([run], SMALL.load(CPU), here)
     assert (outcome.weights is not None, bucket()) == (True, before)
+
+
+def test_a_worker_downloads_the_text_of_runs_when_it_reads_it(bucket):
+    """Of a store of thousands of runs it trains a few."""
+    run = small_run(steps=3)
+    train([run], SMALL.load(CPU), Store(store_root(URL)))
+    os.environ["UNWEAVE_DATA"] += "-elsewhere"
+    files.disk = Disk()
+    folder = Store(store_root(URL, refresh=False)).folder(run)
+    sizes = {path.name: path.stat().st_size for path in folder.path.iterdir()}
+    assert [name for name, size in sizes.items() if size] == ["run.json"]
+    assert [row["step"] for row in folder.read_log()] == [1, 2, 3]
+    assert folder.read_data().fingerprint == SMALL.load(CPU).fingerprint
+
+
+def test_a_file_that_is_deleted_and_comes_back_unchanged_is_seen(bucket):
+    """A run fails, is tried again elsewhere, and fails in the same way."""
+    run, here = small_run(steps=3), Store(store_root(URL))
+    folder, failure = here.folder(run), {"step": 1, "term": "rate"}
+    folder.create(run)
+    folder.write_failure(failure)
+    mine, there = files.disk, elsewhere().folder(run)
+    theirs = files.disk
+    for forgetful, disk in ((there, theirs), (folder, mine)):
+        files.disk = disk
+        forgetful.forget_failure()
+        files.disk = mine
+        mine.pull(folder.path)
+        assert not folder.failed
+        files.disk = theirs
+        there.write_failure(failure)
+        files.disk = mine
+        mine.pull(folder.path)
+        assert folder.failure == failure
 
 
 def test_leases_are_objects(bucket):
@@ -227,3 +238,82 @@ def test_a_store_without_conditional_puts_is_refused(bucket, unweave, monkeypatc
     monkeypatch.setattr(RemoteStore, "create", lambda *given: put(*given) or True)
     code, _, err = unweave("train", *SMALL_RUN, "--store", URL)
     assert (code, "conditional put" in err) == (2, True), err
+
+
+# ---- workers
+
+
+class Elsewhere(FakePool):
+    """Workers on another machine, which has a mirror of its own."""
+
+    mirrors = None
+
+    def wait(self, seconds):
+        here, os.environ["UNWEAVE_DATA"] = files.disk, os.environ["UNWEAVE_DATA"] + "-there"
+        files.disk = self.mirrors = self.mirrors or Disk()
+        try:
+            return super().wait(seconds)
+        finally:
+            self.mirrors, files.disk = files.disk, here
+            os.environ["UNWEAVE_DATA"] = os.environ["UNWEAVE_DATA"].removesuffix("-there")
+
+
+def test_the_driver_sees_what_workers_elsewhere_have_written(bucket, monkeypatch, tmp_path):
+    monkeypatch.setattr("fake_engine.FakePool", Elsewhere)
+    runs, local = [small_run(steps=4, seed=seed) for seed in range(2)], tmp_path / "runs"
+    expected = train_on(uw.Local(lanes=1), local, runs)
+    on = Fake([Ended("died")], lanes=1)
+    check_outcomes(train_on(on, store_root(URL), runs), expected)
+    assert len(on.pools[0].submitted) == 3
+    assert json.loads(on.pools[0].submitted[0])["task"]["store"] == URL
+    (there,) = on.pools[0].mirrors.stores.values()
+    assert {path.name for path in there.root.rglob("*.json*")} >= {"run.json", "log.jsonl"}
+    models = uw.load([store_root(URL) / run.digest for run in runs], device="cpu")
+    found = uw.evaluate(models, 100, metrics=["mig"], on=Fake(lanes=2))
+    here = uw.evaluate(models, 100, metrics=["mig"])
+    assert [each.to_json() for each in found] == [each.to_json() for each in here]
+
+
+@pytest.mark.slow
+def test_workers_train_and_score_in_a_store_elsewhere(bucket, unweave, monkeypatch, tmp_path):
+    """Each process opens the store itself, and the driver sees what the others have written."""
+    local = tmp_path / "runs"
+    train_on(uw.Local(lanes=2), local)
+    on = ("--on", "local:processes=2", "--lanes", "2")
+    outcomes = train_on(uw.Local(processes=2, lanes=2), store_root(URL))
+    assert [bool(each.failure) for each in outcomes] == [run.seed == 9 for run in sweep()]
+    found, expected = bucket(), tree(local)
+    logs = [name for name in found if name.startswith("study/.workers/")]
+    assert {f"study/{name}" for name, each in expected.items() if each is not None} == (
+        found.keys() - set(logs)
+    )
+    assert all(found[f"study/{name}"] == each for name, each in expected.items() if each)
+    digests = [run.digest for run in sweep() if run.seed != 9]
+    text = b"".join(found[name] for name in logs).decode()
+    assert all(digest in text for digest in digests)
+    code, out, _ = unweave("status", digests[0], "--store", URL)
+    assert (code, digests[0] in out) == (0, True)
+    given = ("--store", URL, "--device", "cpu", "--rows", "64", "--metrics", "mig", "--json")
+    assert unweave("evaluate", *digests, *given, *on)[0] == 0
+    assert {f"study/{digest}/scores.json" for digest in digests} <= bucket().keys()
+    assert list((tmp_path / "cache/stores").iterdir()) == [store_root(URL).parent]
+
+
+def test_status_shows_the_workers_of_a_store_elsewhere(bucket, unweave):
+    """It used to look for their records in the mirror, where they never are."""
+    seen = []
+
+    class Look(uw.training.Silent):
+        def begin(self, runs, step):
+            seen.append(json.loads(unweave("status", "--store", URL, "--json")[1]))
+
+    train([small_run(steps=2)], SMALL.load(CPU), Store(store_root(URL)), Look())
+    (worker,) = seen[0]["workers"]
+    assert worker["pid"] == os.getpid()
+    assert seen[0]["counts"] == {"running": 1}
+
+
+def test_submitit_needs_a_folder_beside_a_store_elsewhere():
+    pytest.importorskip("submitit")
+    with pytest.raises(ValueError, match="use --on slurm:folder=/shared/jobs"):
+        uw.Slurm(cluster="local").open("cpu", URL).__enter__()

@@ -11,7 +11,7 @@ from stopping import Stops
 from unweave.core.processes import this_process
 from unweave.training import TrainingInterrupted, train
 from unweave.training.heartbeats import FOLDER, log_path, record_path
-from unweave.training.leases import EXPIRY
+from unweave.training.leases import EXPIRY, Leases
 from unweave.training.status import read_status
 from unweave.training.store import Store
 
@@ -96,13 +96,36 @@ def test_workers_that_are_gone_or_unreadable_are_left_out(store):
     me = this_process()
     write_worker(store.root, str(me), runs=[])
     write_worker(store.root, str(me._replace(started=me.started + 1)), runs=[])  # has ended
-    write_worker(store.root, ELSEWHERE, time=time.time() - EXPIRY - 1)
+    write_worker(store.root, ELSEWHERE, time=time.time() - 3600)
     for number, content in enumerate(
         ["", "[]", "{}", '{"time": "x"}', '{"time": null, "pid": {}}']
     ):
         (store.root / FOLDER / f"h-m-{number}-0.json").write_text(content)
     (store.root / FOLDER / "readme.json").write_text('{"time": 1, "host": 1, "pid": 1}')
     assert [worker.name for worker in read_status(store.root).workers] == [str(me)]
+
+
+@pytest.mark.parametrize("ahead", [-300, 300])
+def test_clocks_of_machines_may_differ(store, monkeypatch, ahead):
+    """At the first look clocks count, with a tolerance; then only whether the record changes."""
+    folder, clock = folders(store)[1], [0.0]
+    leases = Leases(this_process(), clock=lambda: clock[0])
+    for module in ("status", "run_files"):
+        monkeypatch.setattr(f"unweave.training.{module}.own_leases", lambda: leases)
+    (folder.path / "lease-1.json").write_text(f'{{"worker": "{ELSEWHERE}", "lease": "0"}}')
+
+    def seen(**facts):
+        write_worker(store.root, ELSEWHERE, runs=[folder.path.name], **facts)
+        return [worker.name for worker in read_status(store.root).workers], folder.status
+
+    alive = ([ELSEWHERE], "running")
+    assert seen(time=time.time() + ahead) == alive
+    clock[0] += EXPIRY / 2
+    assert seen(time=time.time() + ahead) == alive
+    clock[0] += EXPIRY / 2
+    assert seen(time=0.0, beats=4) == alive  # it changes, whatever the time in it
+    clock[0] += EXPIRY
+    assert seen(time=0.0, beats=4) == ([], "stopped")
 
 
 def test_a_damaged_folder_is_described(store):

@@ -16,7 +16,13 @@ from unweave.core.notes import capture_warnings, print_notes
 from unweave.core.progress import ProgressDisplay
 from unweave.evaluation.evaluate import map_tables, score_facts, score_models
 from unweave.evaluation.model import Codes, FittedModel
-from unweave.evaluation.scoring import Scorer, ScoringTask, map_tables_on, try_to_score
+from unweave.evaluation.scoring import (
+    Scorer,
+    ScoringTask,
+    TableScores,
+    map_tables_on,
+    try_to_score,
+)
 from unweave.metrics import METRICS, Score, Scores, Table, evaluate, left_out
 from unweave.metrics.model_metrics import split_model_metrics
 from unweave.metrics.registry import select
@@ -62,6 +68,7 @@ def score_runs(
     printed: set[str] = set()
     with ProgressDisplay(err, totals) as counts:
         count_encoded = partial(counts.add, "encoded")
+        results: Iterable[tuple[int, Table | None, TableScores]]
         if on is None or task is None:
             results = map_tables(models, rows, score, count_encoded, codes)
         else:
@@ -72,15 +79,16 @@ def score_runs(
         for number, table, result in results:
             counts.add("measured")
             stored: list[str] = []
-            encoded |= {number: table} if of_models else {}
+            encoded |= {number: table} if of_models and table is not None else {}
             if result.problems:
                 scored.failures[labels[number]] = "; ".join(result.problems)
             if result.scores or not (result.problems or of_models):
                 scored.scores[labels[number]] = result.scores
-                given = models[number], table, facts[number], result.scores
-                stored = _store(*given, scored.disk_errors)
-            notes = [*map(str, result.warned), *(omitted(table) if names is None else [])]
-            notes += stored
+                if table is not None:
+                    given = models[number], table, facts[number], result.scores
+                    stored = _store(*given, scored.disk_errors)
+            skipped = omitted(table) if table is not None and names is None else []
+            notes = [*map(str, result.warned), *skipped, *stored]
             print_notes(err, (note for note in notes if note not in printed))
             printed.update(notes)
     if of_models:
@@ -97,9 +105,19 @@ def _score_models(
     facts: list[ScoreFacts],
     scored: Scored,
 ) -> None:
-    """Add the scores that no table of its own gives, such as the likelihood, and store them."""
-    with ProgressDisplay(err, {"metrics of models": len(models) * len(keys)}) as counts:
-        for number, result in score_models(models, keys, tables, facts[0].seed if facts else 0):
+    """Add the scores that no table of its own gives, such as the likelihood, and store them.
+
+    A model without a table is not scored.
+    """
+    known, seed = sorted(tables), facts[0].seed if facts else 0
+    for number, label in enumerate(labels):
+        if number not in tables:
+            scored.failures.setdefault(label, f"no {', '.join(keys)}: its codes are not stored")
+    chosen = [models[number] for number in known]
+    by_place = {place: tables[number] for place, number in enumerate(known)}
+    with ProgressDisplay(err, {"metrics of models": len(chosen) * len(keys)}) as counts:
+        for place, result in score_models(chosen, keys, by_place, seed):
+            number = known[place]
             model, label = models[number], labels[number]
             counts.add("metrics of models")
             if isinstance(result, ValueError):

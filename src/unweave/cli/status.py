@@ -146,13 +146,13 @@ def _write_page(path: Path, status: StoreStatus, store: Path) -> None:
 
 def _print_log(name: str, store: Path) -> None:
     """Print the log of the worker of a run."""
-    from unweave.training.status import read_worker_log, worker_log
+    from unweave.training.status import worker_log
     from unweave.training.store import Store
 
     run = Store(store).find(name).digest
-    if (path := worker_log(store, run)) is None:
+    if (log := worker_log(store, run)) is None:
         raise ValueError(
             f"no worker of an executor has trained run {run}: the command that trained it printed "
             "its progress, and log.jsonl in its folder has the terms of the objective"
         )
-    out.write(read_worker_log(path))
+    out.write(log)

@@ -16,6 +16,7 @@ import json
 import math
 import os
 import stat
+import time
 import uuid
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
@@ -27,7 +28,7 @@ UNFINISHED = ".unfinished-"  # prefix of the name of a file that is being writte
 
 _NAME_START = len(UNFINISHED) + 33  # after 32 hexadecimal digits and a hyphen
 
-_SMALL = 2**20  # bytes of leases and records of workers, at most
+SMALL = 2**20  # bytes of leases and records of workers, at most
 
 NO_SPACE = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 DISK_FAILURE = (*NO_SPACE, errno.EIO)  # as opposed to a file that cannot be written
@@ -35,7 +36,20 @@ DISK_FAILURE = (*NO_SPACE, errno.EIO)  # as opposed to a file that cannot be wri
 # Folders cannot be synced on Windows (EACCES), nor in some network file systems.
 _UNSYNCABLE = (errno.EACCES, errno.EPERM, errno.EINVAL, errno.ENOTSUP, errno.ENOSYS, errno.EBADF)
 
+APPEARS = 75.0  # seconds after which a network file system has shown what another machine wrote
+_LOOK_AGAIN = 0.2  # seconds
+
 _postponed: ContextVar[dict[Path, None] | None] = ContextVar("postponed", default=None)
+
+
+@contextmanager
+def _absent() -> Iterator[None]:
+    """Leave the block if a file does not exist, or if another machine has just deleted it (NFS)."""
+    try:
+        yield
+    except OSError as error:
+        if error.errno not in (errno.ENOENT, errno.ESTALE):
+            raise
 
 
 class Disk:
@@ -87,19 +101,31 @@ class Disk:
         with self.open(path, "wb") as file:
             self.write(file, content)
 
-    def read(self, path: Path) -> bytes | None:
-        """Return the content of a small file as others see it now; None if it does not exist."""
-        try:
-            return read_bytes(path, _SMALL)
-        except FileNotFoundError:
-            return None
+    def read(self, path: Path, most: float = SMALL) -> bytes | None:
+        """Return the content of a file as others see it now; None if it does not exist.
+
+        Raise an OddFile for anything but a file, and for more than `most` bytes.
+        """
+        with _absent():
+            return read_bytes(path, most)
+        return None
 
     def names(self, folder: Path) -> list[str]:
         """Return the names in a folder as others see them now; none if it does not exist."""
-        try:
+        with _absent():
             return os.listdir(folder)
-        except FileNotFoundError:
-            return []
+        return []
+
+    def newest(self, folder: Path) -> list[str]:
+        """Return the names in a folder, the latest change first; none if it does not exist."""
+        times: dict[str, int] = {}
+        for name in self.names(folder):
+            with _absent():
+                times[name] = (folder / name).stat().st_mtime_ns
+        return sorted(times, key=lambda name: -times[name])
+
+    def push(self, path: Path) -> None:
+        """Copy a file that was written in place to the place that its folder is a copy of."""
 
     def pull(self, folder: Path) -> None:
         """Make a folder as others see it now, if it is a copy of one elsewhere."""
@@ -297,6 +323,20 @@ def delete(path: Path) -> None:
     _check_fence(path)
     with _naming(path):
         disk.unlink(path)
+
+
+def appears(path: Path, seconds: float = APPEARS) -> bool:
+    """Wait until a file is there that another machine has written; return False if it is not.
+
+    Network file systems remember for up to a minute that a file does not exist, so the folder is
+    listed again and again.
+    """
+    deadline = time.monotonic() + seconds
+    while path.name not in disk.names(path.parent):
+        if time.monotonic() >= deadline:
+            return False
+        time.sleep(_LOOK_AGAIN)
+    return True
 
 
 def make_folder(path: Path) -> None:

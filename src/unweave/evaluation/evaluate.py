@@ -217,8 +217,9 @@ def _evaluate_on(
         numbers = [number for number, model in enumerate(models) if _other_split(model) == split]
         chosen = [models[number] for number in numbers]
         for place, table, result in map_tables_on(on, chosen, task):
-            if result.problems:
-                raise ValueError(result.problems[0])
+            if result.problems or table is None:
+                folder = chosen[place].folder
+                raise ValueError(f"{folder}: {[*result.problems, *result.warned][0]}")
             yield numbers[place], table, (result.scores, result.warned)
 
 

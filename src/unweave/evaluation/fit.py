@@ -18,12 +18,13 @@ from typing import Any, TypedDict, Unpack, get_type_hints, overload
 
 import numpy as np
 
-from unweave.core import spec
+from unweave.core import files, spec
 from unweave.core.console import PlainConsole
 from unweave.core.hints import nearest
 from unweave.core.notes import print_notes
 from unweave.core.optimisers import Adam
 from unweave.core.spec import digest
+from unweave.data.dataset import Dataset
 from unweave.data.splits import AnySplit, with_split
 from unweave.evaluation.model import FittedModel, as_data
 from unweave.evaluation.monitor import Measure, as_measures
@@ -143,11 +144,12 @@ def fit(
         raise ValueError("expected a seed or several, as seed=range(10), got none")
     runs = [dataclasses.replace(base, seed=each, **fields) for each in seeds]
     console = PlainConsole(file=sys.stderr)
+    opened = None if store is None else Store(store_root(store))
     try:
         outcomes = train_runs(
             runs,
             datasets,
-            None if store is None else Store(store_root(store)),
+            opened,
             _as_progress(progress, console),
             console if progress is True else None,
             precision=precision,
@@ -170,12 +172,7 @@ def fit(
     if progress is True:
         print_notes(console, _held_out_lines(outcomes))
     trained_on = datasets.load(spec)
-    where = None if store is None else Store(store_root(store))
-    models = [
-        FittedModel(outcome, trained_on, None if where is None else where.folder(outcome.run).path)
-        for outcome in outcomes
-        if not outcome.failure
-    ]
+    models = [_model(outcome, trained_on, opened) for outcome in outcomes if not outcome.failure]
     return models if several else models[0]
 
 
@@ -220,7 +217,7 @@ def train_runs(
     for run in runs:
         by_data.setdefault(digest(run.data), []).append(run)
     given: dict[str, Any] = {
-        "store": str(store.root.absolute()) if store else None,
+        "store": files.disk.name(store.root.absolute()) if store else None,
         "device": device,
         "precision": check_precision(precision),
         "checkpoint_seconds": checkpoint_seconds,
@@ -239,16 +236,23 @@ def train_runs(
             yield job
 
     executor, progress = on or ThisProcess(), progress or Silent()
-    ended = [each for group in executor.run(prepared(), progress) for each in group.outcomes]
-    if again:
+    by_digest: dict[str, Outcome] = {}
+    try:
+        for trained in executor.run(prepared(), progress):
+            by_digest |= {each.run.digest: each for each in trained.outcomes}
         forget_failures(again)
-        ended += [each for group in executor.run(again, progress) for each in group.outcomes]
-    by_digest = {outcome.run.digest: outcome for outcome in ended}
+        for trained in executor.run(again, progress):
+            by_digest |= {each.run.digest: each for each in trained.outcomes}
+    except TrainingInterrupted as stopped:
+        by_digest |= {each.run.digest: each for each in stopped.outcomes}
+        resolved = [run.digest for job in jobs for run in job.task.runs]
+        so_far = [by_digest[digest] for digest in resolved if digest in by_digest]
+        raise TrainingInterrupted(so_far, stopped.terminated) from None
     outcomes, warned = [], list[str]()
     for job in jobs:
-        trained = [by_digest[run.digest] for run in job.task.runs]
-        outcomes += trained
-        off = [each for each in trained if not each.failure and collapsed(each.log)]
+        of_job = [by_digest[run.digest] for run in job.task.runs]
+        outcomes += of_job
+        off = [each for each in of_job if not each.failure and collapsed(each.log)]
         warned += [collapse_warning(each.run, job.dataset, each.measures) for each in off]
     if measure and any(o.weights is not None and not o.measures for o in outcomes):
         warned.append(unmeasured(store.root if store else None))
@@ -300,7 +304,7 @@ def _as_progress(progress: AnyProgress, console: PlainConsole) -> Progress:
         return Callback(progress)
     raise ValueError(
         "expected progress=True, False, a function f(step, rows) or an object with begin, advance, "
-        f"broke and end, got {progress!r}"
+        f"broke, note and end, got {progress!r}"
     )
 
 
@@ -381,3 +385,8 @@ def _place(name: str, value: object) -> str:
 def _call(part: str, cls: type, arguments: str = "") -> str:
     home = "uw.likelihoods." if part == "likelihood" else "uw."
     return f"{home}{cls.__name__}({arguments})"
+
+
+def _model(outcome: Outcome, dataset: Dataset, store: Store | None) -> FittedModel:
+    folder = store.folder(outcome.run).path if store else None
+    return FittedModel(outcome, dataset, folder)

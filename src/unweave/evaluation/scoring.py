@@ -8,9 +8,9 @@ from typing import Any, NamedTuple, Protocol, Self
 
 from pydantic import Field, NonNegativeInt
 
-from unweave.core import spec as specs
+from unweave.core import files, spec as specs
 from unweave.core.notes import capture_warnings
-from unweave.core.parts import import_module, own_parts
+from unweave.core.parts import own_parts
 from unweave.core.spec import Count, Seed, spec
 from unweave.evaluation.evaluate import map_tables
 from unweave.evaluation.loading import load_each
@@ -19,6 +19,7 @@ from unweave.metrics import Scores, Table, evaluate as evaluate_table
 from unweave.metrics.registry import MetricChoice
 from unweave.metrics.table_npz import table_bytes
 from unweave.training.leases import FolderInUse
+from unweave.training.remote_stores import store_root
 from unweave.training.store import RunFolder
 
 
@@ -39,6 +40,11 @@ class TableScores(NamedTuple):
         """Read what `to_json` returned."""
         warned: list[Warning] = [UserWarning(text) for text in content["warned"]]
         return cls(Scores.from_json(content["scores"]), warned, content["problems"])
+
+
+def unscored(why: str) -> dict[str, Any]:
+    """Return what `ScoringTask.run` returns for a run that could not be scored."""
+    return {**TableScores(Scores({}), [], [why]).to_json(), "stored": False}
 
 
 def try_to_score(
@@ -63,7 +69,7 @@ class ScoringTask:
     """Stored runs to score, and how: everything that a worker on another machine needs."""
 
     folders: tuple[str, ...]
-    """Folders of the runs."""
+    """Folders of the runs, or their URLs."""
     metrics: tuple[str, ...] | None = None
     """Names of metrics of a table; None for all that apply and are quick."""
     rows: Count = 10_000
@@ -89,31 +95,37 @@ class ScoringTask:
         """Return what `from_json` reads."""
         return {"imports": self.imports, "scoring": specs.to_json(self)}
 
+    @property
+    def paths(self) -> dict[Path, str]:
+        """The folders by where this process finds them."""
+        return {_local(folder): folder for folder in self.folders}
+
     def run(self) -> dict[str, dict[str, Any]]:
         """Score the runs here; return the scores, warnings and problems of each folder.
 
-        The table of a run is stored in its folder.
+        The table of a run is stored in its folder, if it is not in use.
         """
-        for module in self.imports:
-            import_module(module)
         given: dict[str, Any] = {"data": self.data, "split": self.split, "device": self.device}
-        models, reasons = load_each(map(Path, self.folders), **given)
-        failed = {str(p): TableScores(Scores({}), [], [why]) for p, why in reasons.items()}
-        scored = failed | {str(model.folder): each for model, each in self._score(models)}
-        return {folder: each.to_json() for folder, each in scored.items()}
+        paths = self.paths
+        models, reasons = load_each(paths, **given)
+        failed = {paths[path]: unscored(why) for path, why in reasons.items()}
+        scored = {paths[m.folder]: each for m, each in self._score(models) if m.folder is not None}
+        return failed | scored
 
-    def _score(self, models: Sequence[FittedModel]) -> Iterator[tuple[FittedModel, TableScores]]:
+    def _score(self, models: Sequence[FittedModel]) -> Iterator[tuple[FittedModel, dict[str, Any]]]:
         function = partial(evaluate_table, seed=self.seed, **self.options)
         names = None if self.metrics is None else list(self.metrics)
         score = partial(try_to_score, function, names)
         for number, table, result in map_tables(models, self.rows, score, codes=self.codes):
-            folder = RunFolder(models[number].folder or Path())
+            model, stored = models[number], True
+            folder = RunFolder(model.folder or Path())
             try:
                 with folder.lock():
-                    folder.write_table(models[number].split, partial(table_bytes, table))
+                    folder.write_table(model.split, partial(table_bytes, table))
             except FolderInUse as error:
-                result = TableScores(Scores({}), [], [str(error)])
-            yield models[number], result
+                stored = False
+                result.warned.append(UserWarning(f"scores are not stored: {error}"))
+            yield model, {**result.to_json(), "stored": stored}
 
 
 class Scorer(Protocol):
@@ -125,23 +137,40 @@ class Scorer(Protocol):
 
 def map_tables_on(
     on: Scorer, models: Sequence[FittedModel], task: ScoringTask
-) -> Iterator[tuple[int, Table, TableScores]]:
+) -> Iterator[tuple[int, Table | None, TableScores]]:
     """Score models in other processes; yield the number of each, its table, and its scores.
 
-    The folders of the task are those of the models, which need one.
+    The folders of the task are those of the models, which need one. A model that could not be
+    encoded, or whose folder is in use, has no table.
     """
-    numbers = {
-        str(model.folder.absolute()): number for number, model in enumerate(models) if model.folder
-    }
-    if len(numbers) < len(models):
+    places = [files.disk.name(model.folder.absolute()) for model in models if model.folder]
+    if len(places) < len(models):
         raise ValueError("models in memory cannot be scored by other processes: give a store")
+    numbers = {place: number for number, place in enumerate(places)}
     modules = {name.partition(":")[0] for model in models for name in own_parts(model.run)}
     task = replace(task, folders=tuple(numbers), imports=tuple(sorted(modules)))
     for scored in on.score(task):
-        for folder, content in scored.items():
-            model, result = models[numbers[folder]], TableScores.from_json(content)
-            path = RunFolder(Path(folder)).table_path(model.split)
-            if not path.exists() or (result.problems and not result.scores):
-                # It could not be encoded, and a table that is there is an older one.
-                raise ValueError(f"{folder}: {'; '.join(result.problems)}")
-            yield numbers[folder], Table.load(path), result
+        for place, content in scored.items():
+            model, result = models[numbers[place]], TableScores.from_json(content)
+            table = _read_table(model) if content["stored"] else None
+            if content["stored"] and table is None:
+                why = f"its codes do not appear in {place}: use a store that all workers share"
+                result = TableScores(Scores({}), [], [why])
+            yield numbers[place], table, result
+
+
+def _read_table(model: FittedModel) -> Table | None:
+    """Read the table of a model that another process has stored; None if it does not appear."""
+    folder = RunFolder(model.folder or Path())
+    path = folder.table_path(model.split)
+    if not files.appears(path):
+        return None
+    files.disk.pull(folder.path)
+    files.disk.fetch(path)
+    return Table.load(path)
+
+
+def _local(place: str) -> Path:
+    """Return where this process finds a folder or a URL."""
+    root, _, name = place.rpartition("/")
+    return store_root(root, refresh=False) / name if "://" in root else Path(place)

@@ -1,28 +1,46 @@
 """Tasks: runs to train on one dataset, described by specs and paths alone, and who trains them."""
 
 import math
+import random
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import cached_property
-from pathlib import Path
 from typing import Annotated, Any, NamedTuple, Protocol, Self
 
 import torch
 from pydantic import Field, NonNegativeInt
 
-from unweave.core import spec as specs
+from unweave.core import files, spec as specs
 from unweave.core.devices import machine
+from unweave.core.hints import count_noun
+from unweave.core.outputs import RUN
 from unweave.core.parts import import_module, own_parts
 from unweave.core.spec import spec
 from unweave.data import Dataset
 from unweave.evaluation.monitor import LaneMonitor, Measure, monitor_of
 from unweave.evaluation.validation import Validation
-from unweave.training import Outcome, Precision, Progress, pick_device, train
+from unweave.training import (
+    Outcome,
+    Precision,
+    Progress,
+    TrainingInterrupted,
+    pick_device,
+    recall,
+    train,
+)
+from unweave.training.interrupt import Interrupt
+from unweave.training.leases import FolderInUse
 from unweave.training.own_data import Datasets
 from unweave.training.processes import ALONE, Processes
+from unweave.training.remote_stores import store_root
+from unweave.training.resumption import find_continuations, group_runs
 from unweave.training.run import Run
 from unweave.training.store import RunFolder, Store
+
+_LOOK_AGAIN = 3.0  # seconds until runs that other processes train are looked at again
+_BLINK = 0.1  # seconds until Ctrl-C is noticed
 
 
 @spec
@@ -32,7 +50,7 @@ class Task:
     runs: Annotated[tuple[Run, ...], Field(min_length=1)]
     """The runs, all on one dataset."""
     store: str | None = None
-    """Folder of the store; None keeps the runs in memory."""
+    """Folder or URL of the store; None keeps the runs in memory."""
     device: str = "auto"
     """Device to train on."""
     precision: Precision = "fp32"
@@ -47,13 +65,45 @@ class Task:
     @property
     def run_store(self) -> Store | None:
         """The store, None if runs are kept in memory."""
-        return None if self.store is None else Store(Path(self.store))
+        return None if self.store is None else Store(store_root(self.store, refresh=False))
 
     @property
     def folders(self) -> list[RunFolder]:
         """The folders of the runs in the store, none without one."""
         store = self.run_store
         return [store.folder(run) for run in self.runs] if store else []
+
+    @property
+    def is_done(self) -> bool:
+        """Whether all runs are finished, or have failed."""
+        return all(folder.ended for folder in self.folders)
+
+    @property
+    def is_in_use(self) -> bool:
+        """Whether another process trains one of the runs."""
+        return any(folder.locked for folder in self.folders if not folder.ended)
+
+    def read_outcomes(self) -> list[Outcome]:
+        """Read the outcomes of runs that other processes may have trained, as far as they are."""
+        return [
+            recall(folder, run) if (folder.path / RUN).exists() else Outcome(run, None, [], None)
+            for run, folder in self._pulled()
+        ]
+
+    @property
+    def stored_steps(self) -> list[int]:
+        """The step of each run that this process sees in the store; none without a store."""
+        pairs = zip(self.runs, self.folders, strict=False)
+        return [folder.reached(run.steps) for run, folder in pairs]
+
+    def read_steps(self) -> list[int]:
+        """Read which step of each run is stored, perhaps by other processes."""
+        return [folder.reached(run.steps) for run, folder in self._pulled()]
+
+    def _pulled(self) -> Iterator[tuple[Run, RunFolder]]:
+        for run, folder in zip(self.runs, self.folders, strict=True):
+            files.disk.pull(folder.path)
+            yield run, folder
 
     def to_json(self) -> dict[str, Any]:
         """Return what `from_json` reads: the fields, and the modules of users' own parts."""
@@ -73,6 +123,7 @@ class Trained(NamedTuple):
 
     outcomes: list[Outcome]
     seconds: float = 0.0
+    steps: int = 0  # of all runs together, in these seconds
     device: str = ""  # its type
     machine: str = ""  # its hardware
 
@@ -108,6 +159,26 @@ class Job:
         """Return the job of some of the runs."""
         return replace(self, task=replace(self.task, runs=tuple(runs)))
 
+    def divide(self, lanes: int, device: torch.device) -> list[Task]:
+        """Divide the runs into tasks of at most `lanes`, for workers with this type of device.
+
+        Bits depend on which runs train together, so the division follows from the runs of the
+        command and from what is stored alone. Runs of one structure are cut into parts in their
+        order, finished ones too, so that the same command gives the same parts after some runs have
+        ended. Runs with checkpoints stay with those they were saved with. Finished runs are left
+        out, and failed ones stay only beside others.
+        """
+        store = self.task.run_store
+        runs = list({run.digest: run for run in self.task.runs}.values())
+        folders = {run.digest: store.folder(run) for run in runs} if store else {}
+        finished = {digest for digest, folder in folders.items() if folder.weights.exists()}
+        failed = {digest for digest, folder in folders.items() if folder.failed}
+        todo = [run for run in runs if run.digest not in finished]
+        given = self.dataset, store, self.task.precision, bool(self.monitor), device
+        origins, _ = find_continuations(todo, *given)
+        groups = group_runs(todo, store, origins, failed, _cut(runs, lanes))
+        return [self.of(group).task for group in groups]
+
     @property
     def failed(self) -> list[Self]:
         """A job for each run that has failed, according to the store."""
@@ -117,6 +188,7 @@ class Job:
     def train(self, progress: Progress | None = None, deadline: float = math.inf) -> Trained:
         """Train the runs that are not finished, in this process."""
         begun, task = time.monotonic(), self.task
+        before = sum(task.stored_steps)
         outcomes = train(
             task.runs,
             self.dataset,
@@ -128,8 +200,10 @@ class Job:
             deadline,
             self.processes,
         )
+        after = [each.log[-1]["step"] if each.log else 0 for each in outcomes]
+        steps = sum(task.stored_steps if task.store else after) - before
         device = self.dataset.device
-        return Trained(outcomes, time.monotonic() - begun, device.type, machine(device))
+        return Trained(outcomes, time.monotonic() - begun, steps, device.type, machine(device))
 
 
 class Executor(Protocol):
@@ -147,8 +221,15 @@ class Executor(Protocol):
         """
 
 
+@dataclass(frozen=True)
 class ThisProcess:
-    """Trains one job after the other in this process."""
+    """Trains one task after the other in this process.
+
+    Tasks of which another process trains a run are left to it. This waits for them at the end, and
+    trains what the other process has not done when it ends.
+    """
+
+    lanes: int | None = None  # runs in a task; by default all that can train together
 
     def load_on(self, device: str) -> torch.device:
         """Return the device itself."""
@@ -158,12 +239,80 @@ class ThisProcess:
         self, jobs: Iterable[Job], progress: Progress, deadline: float = math.inf
     ) -> Iterator[Trained]:
         """Train each job when the one before has ended."""
+        left: list[Job] = []  # to other processes
         for job in jobs:
-            yield job.train(progress, deadline)
+            for part in self._parts(job):
+                if trained := _train_if_free(part, progress, deadline):
+                    yield trained
+                else:
+                    left.append(part)
+        while left and time.monotonic() < deadline:
+            for part in _wait_for_others(left, progress, deadline):
+                if trained := _train_if_free(part, progress, deadline):
+                    left.remove(part)
+                    yield trained
+
+    def _parts(self, job: Job) -> Iterator[Job]:
+        """Yield a job for each task, and one for the runs that are done, which are only read."""
+        runs = job.task.runs
+        if job.processes.several or (job.task.store is None and self.lanes is None):
+            yield job
+            return
+        tasks = job.divide(self.lanes or len(runs), job.dataset.device)
+        yield from (job.of(task.runs) for task in tasks)
+        todo = {run.digest for task in tasks for run in task.runs}
+        if done := [run for run in runs if run.digest not in todo]:
+            yield job.of(done)
+
+
+def _train_if_free(job: Job, progress: Progress, deadline: float) -> Trained | None:
+    """Train a job; return None if another process trains one of its runs."""
+    if job.processes.several:
+        return job.train(progress, deadline)
+    try:
+        return None if job.task.is_in_use else job.train(progress, deadline)
+    except FolderInUse:
+        return None
+
+
+def _wait_for_others(left: Sequence[Job], progress: Progress, deadline: float) -> list[Job]:
+    """Wait until other processes have ended or left some of the tasks; return these.
+
+    Ctrl-C and SIGTERM raise `TrainingInterrupted`.
+    """
+    runs = sum(not folder.ended for job in left for folder in job.task.folders)
+    if runs:  # otherwise something is written in folders of finished runs
+        progress.note(f"waiting for {count_noun(runs, 'run')} that other processes train")
+    free: list[Job] = []
+    with Interrupt() as interrupt:
+        while not (free or interrupt.requested) and time.monotonic() < deadline:
+            # Not always as long: two processes that took runs from each other must not do it again.
+            pause = _LOOK_AGAIN * (0.5 + random.random())
+            until = min(deadline, time.monotonic() + pause)
+            while time.monotonic() < until and not interrupt.requested:
+                time.sleep(_BLINK)
+            free = [job for job in left if not job.task.is_in_use]
+    if interrupt.requested:
+        outcomes = [each for job in left for each in job.task.read_outcomes()]
+        raise TrainingInterrupted(outcomes, interrupt.terminated)
+    return free
+
+
+def _cut(runs: Sequence[Run], lanes: int) -> dict[str, str]:
+    """Cut the runs of each structure into parts of `lanes`; return the part of each digest."""
+    counts: dict[str, int] = {}
+    parts = {}
+    for run in runs:
+        place = counts[run.lane_key] = counts.get(run.lane_key, -1) + 1
+        parts[run.digest] = str(place // lanes)
+    return parts
 
 
 def forget_failures(jobs: Iterable[Job]) -> None:
-    """Delete the records of failures, so that the runs start again from their last checkpoint."""
+    """Delete the records of failures, so that the runs start again from their last checkpoint.
+
+    A run that another process trains is left to it.
+    """
     for folder in (folder for job in jobs for folder in job.task.folders):
-        with folder.lock():
+        with suppress(FolderInUse), folder.lock():
             folder.forget_failure()

@@ -6,13 +6,13 @@ import abc
 import importlib
 import json
 import math
+import random
 import time
 from collections import deque
 from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, ExitStack, suppress
 from dataclasses import dataclass, field, replace
-from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, ClassVar, Literal, Protocol
 
 import torch
 
@@ -21,19 +21,19 @@ from unweave.core.hints import count_noun
 from unweave.core.outputs import RUN
 from unweave.core.parts import parts_of
 from unweave.data import InMemory
-from unweave.evaluation.scoring import ScoringTask
+from unweave.evaluation.scoring import ScoringTask, unscored
 from unweave.evaluation.tasks import Job, Task, Trained
-from unweave.executors.division import divide, lanes_for, lanes_in_memory, longest_first
+from unweave.executors.division import lanes_for, lanes_in_memory, longest_first
 from unweave.executors.watch import Watch
 from unweave.executors.worker import Ended, request
-from unweave.training import Outcome, Progress, TrainingInterrupted, pick_device, recall
+from unweave.training import Outcome, Progress, TrainingInterrupted, pick_device
 from unweave.training.interrupt import Interrupt
 from unweave.training.leases import FolderInUse, own_leases
 
 _POLL = 0.5  # seconds between two looks at the workers
-_LOOK_AGAIN = 3.0  # seconds until a run that another process trains is looked at again
+_LOOK_AGAIN = 3.0  # seconds until a task that has to wait is looked at again
+_MOST_PAUSE = 60.0  # seconds until a task is submitted again that others were said to train
 _SAVING = 120.0  # seconds that workers have to save what they train
-
 
 _DEVICES = ("auto", "cpu", "cuda")
 
@@ -50,15 +50,28 @@ def import_engine(module: str, extra: str) -> Any:
         raise ValueError(f"--on {extra} needs {module}: pip install 'unweave[{extra}]'") from None
 
 
+def first_line(error: Exception, line: int = 0) -> str:
+    """Return the first line of an error of an engine, or another one: the last often says why."""
+    return (str(error).strip().splitlines() or [type(error).__name__])[line]
+
+
 class Pool(Protocol):
     """Workers, wherever they are."""
 
     slots: int  # tasks that run at once
-    window: int  # tasks that may be submitted and not ended
     device: str  # of each worker
     threads: int  # CPU threads of each worker
     memory: float | None  # bytes of each device, if known
-    probes: bool  # whether a worker can be asked something before the first task, without waiting
+
+    @property
+    def window(self) -> int:
+        """How many tasks may be submitted and not ended."""
+
+    def probe(self, text: str) -> list[Hashable]:
+        """Let a worker of each machine do what a text requests; none if they would have to wait.
+
+        Return a key for each.
+        """
 
     def submit(self, texts: Sequence[str]) -> list[Hashable]:
         """Let workers do what the texts request; return a key for each."""
@@ -75,29 +88,51 @@ class _Attempt:
     """A task and what became of it so far."""
 
     task: Task
-    reached: int = 0  # steps of all runs that were stored at the last submission
+    reached: int = 0  # steps of all runs that were stored when a worker died
     lost: int = 0  # submissions without progress whose worker died
-    seconds: float = 0.0
+    seconds: float = 0.0  # that workers have told
+    steps: int = 0  # that they took in these
     not_before: float = field(default=-math.inf)
+    waits: bool = False  # for another process, or for files to appear
+    returned: int = 0  # times that workers gave it back unfinished
+    reported: Ended | None = None  # by a worker that has done it, but the files are not here yet
+    appears_by: float = math.inf
 
-    @property
-    def is_done(self) -> bool:
-        """Whether all runs are finished, or have failed."""
-        return all(folder.weights.exists() or folder.failed for folder in self.task.folders)
+    def look(self) -> Literal["done", "waits", "ready"]:
+        """Look in the store whether the task is done, has to wait, or can be submitted.
 
-    @property
-    def is_in_use(self) -> bool:
-        """Whether another process trains one of the runs."""
-        return any(folder.locked for folder in self.task.folders if not folder.weights.exists())
+        It waits while another process trains one of the runs, and while what its own worker has
+        written does not appear: network file systems show old names for up to a minute.
+        """
+        now = time.monotonic()
+        if now < self.not_before:
+            return "waits"
+        if self.task.is_done:
+            return "done"
+        self.waits = self.task.is_in_use or (self.reported is not None and now < self.appears_by)
+        if self.waits:
+            self.not_before = now + _LOOK_AGAIN
+            return "waits"
+        return "ready"
 
-    def postpone(self) -> None:
-        """Look again later."""
-        self.not_before = time.monotonic() + _LOOK_AGAIN
+    def add(self, ended: Ended) -> None:
+        """Count what a worker has told."""
+        self.seconds += ended.seconds
+        self.steps += ended.steps
+
+    def end(self, last: Ended) -> tuple[Task, Ended]:
+        """Return how the task ended, with what all of its workers have told."""
+        return self.task, last._replace(seconds=self.seconds, steps=self.steps)
+
+    def give_back(self) -> None:
+        """Submit it again later, and later each time."""
+        pause = min(_MOST_PAUSE, _LOOK_AGAIN * 2 ** min(self.returned, 10))
+        self.not_before = time.monotonic() + pause * (0.5 + random.random())
+        self.returned += 1
 
     def count_loss(self) -> None:
         """Count a worker that died; one whose task made progress does not count."""
-        pairs = zip(self.task.runs, self.task.folders, strict=True)
-        reached = sum(folder.reached(run.steps) for run, folder in pairs)
+        reached = sum(self.task.read_steps())
         self.lost = 1 if reached > self.reached else self.lost + 1
         self.reached = reached
 
@@ -106,8 +141,9 @@ def drive(
     pool: Pool,
     tasks: Sequence[Task],
     tries: int,
-    watch: Callable[[Sequence[Task]], object],
+    watch: Callable[[Sequence[Task], Sequence[Task]], object],
     stops: Callable[[], bool],
+    leaves: Callable[[], bool] = lambda: False,
 ) -> Iterator[tuple[Task, Ended]]:
     """Let workers do tasks in order; yield each as it ends, done or failed.
 
@@ -118,27 +154,35 @@ def drive(
         pool: the workers.
         tasks: what to do.
         tries: submissions of a task without progress.
-        watch: called with the running tasks between two looks at the workers.
+        watch: called between two looks at the workers, with the tasks that are submitted and those
+            that wait for other processes.
         stops: whether to stop, after the workers have saved what they train.
+        leaves: whether to leave the workers alone then, which go on without this process.
     """
     waiting, running = [_Attempt(task) for task in tasks], dict[Hashable, _Attempt]()
-    while (waiting or running) and not stops():
-        ready, done = _ready(waiting, pool.window - len(running))
-        for attempt in done:
-            yield attempt.task, Ended("done", seconds=attempt.seconds)
-        keys = pool.submit([request(attempt.task) for attempt in ready]) if ready else []
-        running |= dict(zip(keys, ready, strict=True))
-        waiting = [each for each in waiting if each not in ready and each not in done]
-        for key, ended in pool.wait(_POLL).items():
-            attempt = running.pop(key)
-            attempt.seconds += ended.seconds
-            last = _judge(attempt, ended, tries)
-            if last is None:
-                waiting.append(attempt)
-            else:
-                yield attempt.task, last._replace(seconds=attempt.seconds)
-        watch([attempt.task for attempt in running.values()])
-    _stop(pool, len(running))
+    try:
+        while (waiting or running) and not stops():
+            ready, done = _ready(waiting, pool.window - len(running))
+            for attempt in done:
+                yield attempt.end(attempt.reported or Ended("done"))
+            keys = pool.submit([request(attempt.task) for attempt in ready]) if ready else []
+            running |= dict(zip(keys, ready, strict=True))
+            waiting = [each for each in waiting if each not in ready and each not in done]
+            for key, ended in pool.wait(_POLL).items():
+                attempt = running.pop(key)
+                attempt.add(ended)
+                if last := _judge(attempt, ended, tries):
+                    yield attempt.end(last)
+                else:
+                    waiting.append(attempt)
+            elsewhere = [each.task for each in waiting if each.waits]
+            watch([each.task for each in running.values()], elsewhere)
+    except KeyboardInterrupt:  # the second Ctrl-C
+        running.clear()
+        raise
+    finally:
+        if not leaves():
+            _stop(pool, len(running))
 
 
 def _ready(waiting: Sequence[_Attempt], count: int) -> tuple[list[_Attempt], list[_Attempt]]:
@@ -146,38 +190,33 @@ def _ready(waiting: Sequence[_Attempt], count: int) -> tuple[list[_Attempt], lis
 
     It looks at no others, because a store of many runs may be slow.
     """
-    ready: list[_Attempt] = []
-    done: list[_Attempt] = []
+    found: dict[str, list[_Attempt]] = {"done": [], "waits": [], "ready": []}
     for attempt in waiting:
-        if len(ready) >= count:
+        if len(found["ready"]) >= count:
             break
-        if time.monotonic() < attempt.not_before:
-            continue
-        if attempt.is_done:
-            done.append(attempt)
-        elif attempt.is_in_use:
-            attempt.postpone()
-        else:
-            ready.append(attempt)
-    return ready, done
+        found[attempt.look()].append(attempt)
+    return found["ready"], found["done"]
 
 
 def _judge(attempt: _Attempt, ended: Ended, tries: int) -> Ended | None:
-    """Return how a task ended, or None if it has to be submitted again."""
-    if ended.how == "failed" or (ended.how == "done" and attempt.is_done):
+    """Return how a task ended, or None if it has to be looked at or submitted again."""
+    if ended.how == "failed" or (ended.how == "done" and attempt.task.is_done):
         return ended
     if ended.how in ("busy", "stopped"):
-        attempt.postpone()
+        attempt.give_back()
         return None
     attempt.count_loss()
+    if ended.how == "done":
+        attempt.reported, attempt.appears_by = ended, time.monotonic() + files.APPEARS
+        if attempt.lost <= tries:
+            return None
+        place = attempt.task.store
+        return Ended("failed", f"its results do not appear in {place}: use a shared folder")
     if attempt.lost < tries:
         return None
-    store = attempt.task.store
-    if ended.how == "done":
-        return Ended("failed", f"its results do not appear in {store}: use a shared folder")
     return Ended(
         "failed",
-        f"its worker was killed {count_noun(attempt.lost, 'time')} without progress"
+        f"its worker was lost {count_noun(attempt.lost, 'time')} without progress"
         f"{f' ({ended.text})' if ended.text else ''}; if memory ran out, use fewer --lanes",
     )
 
@@ -192,21 +231,30 @@ def _stop(pool: Pool, running: int) -> None:
         running -= len(pool.wait(_POLL))
 
 
-def _answers(pool: Pool, texts: Sequence[str], tries: int) -> Iterator[str]:
-    """Yield the answers of workers as they come; ask again, a few times, if a worker died."""
-    waiting, running = deque((text, 1) for text in texts), dict[Hashable, tuple[str, int]]()
+def _score_parts(
+    pool: Pool, parts: Iterable[ScoringTask], tries: int
+) -> Iterator[dict[str, dict[str, Any]]]:
+    """Let workers score runs; yield what each has scored.
+
+    A part whose worker died is scored again, a few times. If that does not help, each of its runs
+    is scored alone, so that one bad run does not cost the scores of the others.
+    """
+    waiting, running = deque((part, 1) for part in parts), dict[Hashable, tuple[ScoringTask, int]]()
     while waiting or running:
         ready = [waiting.popleft() for _ in range(min(len(waiting), pool.window - len(running)))]
-        keys = pool.submit([text for text, _ in ready]) if ready else []
+        keys = pool.submit([request(part) for part, _ in ready]) if ready else []
         running |= dict(zip(keys, ready, strict=True))
         for key, ended in pool.wait(_POLL).items():
-            text, tried = running.pop(key)
+            part, tried = running.pop(key)
             if ended.how == "done":
-                yield ended.text
-            elif ended.how == "failed" or tried >= tries:
-                raise TasksFailed(ended.text or "a worker died; if memory ran out, use fewer rows")
+                yield json.loads(ended.text)
+            elif ended.how != "failed" and tried < tries:
+                waiting.append((part, tried + 1))
+            elif len(part.folders) > 1:
+                waiting += [(replace(part, folders=(each,)), 1) for each in part.folders]
             else:
-                waiting.append((text, tried + 1))
+                why = ended.text or "its worker died; if memory ran out, use fewer --rows"
+                yield {part.folders[0]: unscored(why)}
 
 
 class RemoteExecutor(abc.ABC):
@@ -214,13 +262,14 @@ class RemoteExecutor(abc.ABC):
 
     lanes: int | None  # runs in a task; None: as many as give every slot work, at most 64
     tries: int  # submissions of a task without progress
+    outlasting: ClassVar[bool] = False  # whether workers go on after SIGTERM has ended the driver
 
     @abc.abstractmethod
     def check(self) -> None:
         """Raise a ValueError of one line if the engine is not installed."""
 
     @abc.abstractmethod
-    def open(self, device: str, store: Path) -> AbstractContextManager[Pool]:
+    def open(self, device: str, store: str) -> AbstractContextManager[Pool]:
         """Find workers with a device; raise a ValueError of one line if there are none.
 
         On leaving the context, workers that this has started are ended.
@@ -250,44 +299,45 @@ class RemoteExecutor(abc.ABC):
             return
         failures: list[str] = []
         first = every[0].task
-        with self.open(first.device, Path(first.store or "")) as pool, Interrupt() as interrupt:
+        with self.open(first.device, first.store or "") as pool, Interrupt() as interrupt:
             tasks = self._tasks(every, pool)
             yield from (Trained(_settled(job, tasks)) for job in every)
             stops = lambda: interrupt.requested or time.monotonic() >= deadline  # noqa: E731
+            leaves = lambda: interrupt.terminated and self.outlasting  # noqa: E731
             _create_folders(tasks)
-            if tasks and pool.probes:
-                _probe(pool, tasks[0], stops)
+            if tasks:
+                _probe(pool, request(tasks[0], probe=True), stops)
             with Watch([job.task for job in every], progress) as watch:
-                for task, ended in drive(pool, tasks, self.tries, watch.look, stops):
+                for task, ended in drive(pool, tasks, self.tries, watch.look, stops, leaves):
                     watch.end(task)
                     if ended.how == "failed":
-                        failures.append(ended.text)
+                        failures.append(f"{_names(task)}: {ended.text}")
                     else:
-                        found = ended.seconds, task.device, ended.machine
+                        found = ended.seconds, ended.steps, task.device, ended.machine
                         yield Trained(_collect(task), *found)
-        own_leases().delete_dead_records(Path(first.store or ""))  # of workers that were killed
+        if store := first.run_store:
+            own_leases().delete_dead_records(store.root)  # of workers that were killed
         if interrupt.requested:
-            stored = [outcome for job in every for outcome in _outcomes(job.task)]
+            stored = [outcome for job in every for outcome in job.task.read_outcomes()]
             raise TrainingInterrupted(stored, interrupt.terminated)
         if failures:
             raise TasksFailed(
                 f"{len(failures)} of {count_noun(len(tasks), 'task')} failed, and everything else "
-                f"is trained and stored: {failures[0]}"
+                f"is trained and stored; {failures[0]}"
             )
 
     def score(self, task: ScoringTask) -> Iterator[dict[str, dict[str, Any]]]:
         """Let workers score runs; yield what each has scored."""
         self.check()
-        _check_folder(Path(task.folders[0]).parent)
-        with self.open(task.device, Path(task.folders[0]).parent) as pool:
+        with self.open(task.device, task.folders[0].rpartition("/")[0]) as pool:
             size = self.lanes or lanes_for(len(task.folders), pool.slots)
             given: dict[str, Any] = {"device": pool.device, "threads": task.threads or pool.threads}
             parts = [
                 replace(task, folders=task.folders[at : at + size], **given)
                 for at in range(0, len(task.folders), size)
             ]
-            for text in _answers(pool, [request(part) for part in parts], self.tries):
-                yield json.loads(text)
+            _probe(pool, request(parts[0], probe=True), lambda: False)
+            yield from _score_parts(pool, parts, self.tries)
 
     def _tasks(self, jobs: Sequence[Job], pool: Pool) -> list[Task]:
         """Divide jobs into tasks for the workers, the longest first."""
@@ -295,7 +345,7 @@ class RemoteExecutor(abc.ABC):
         found: list[tuple[int, Task]] = []
         for job in jobs:
             fitting = lanes_in_memory(job, pool.memory) if pool.memory else even
-            parts = divide(job, self.lanes or min(even, fitting), torch.device(pool.device))
+            parts = job.divide(self.lanes or min(even, fitting), torch.device(pool.device))
             found += longest_first(job, parts)
         found.sort(key=lambda pair: -pair[0])
         return [
@@ -310,20 +360,10 @@ def _check_sendable(task: Task) -> None:
         raise ValueError(
             'training in other processes needs a store that they share: give store="runs"'
         )
-    _check_folder(Path(task.store))
     if any(isinstance(part, InMemory) for part in parts_of(task.runs[0].data)):
         raise ValueError(
             "data in memory cannot be read by other processes: save them, as with "
             'np.save("data.npy", images), and give the path'
-        )
-
-
-def _check_folder(store: Path) -> None:
-    """Refuse a store of which this process has a copy, which workers would not see."""
-    if (place := files.disk.name(store)) != str(store):
-        raise ValueError(
-            f"expected a store in a folder that all workers share, got {place}: object storage "
-            "works in this process, with --device cpu or --device cuda:0"
         )
 
 
@@ -338,33 +378,37 @@ def _create_folders(tasks: Sequence[Task]) -> None:
                 folder.create(run)
 
 
-def _probe(pool: Pool, task: Task, stops: Callable[[], bool]) -> None:
-    """Let one worker check that it could do a task, before any is done."""
-    (key,) = pool.submit([request(task, probe=True)])
-    while not stops():
-        if ended := pool.wait(_POLL).get(key):
-            if ended.how not in ("done", "stopped"):
-                raise ValueError(ended.text or "a worker died before it had anything to do")
-            return
+def _probe(pool: Pool, text: str, stops: Callable[[], bool]) -> None:
+    """Let a worker of each machine check that it could do a task, before any is done."""
+    waiting, lost = set(pool.probe(text)), list[Ended]()
+    count = len(waiting)
+    while waiting and not stops():
+        for key, ended in pool.wait(_POLL).items():
+            waiting.discard(key)
+            if ended.how == "failed":
+                raise ValueError(ended.text)
+            lost += [ended] if ended.how == "died" else []
+    if lost and len(lost) == count:  # a machine that is gone does no harm if there are others
+        why = f" ({lost[0].text})" if lost[0].text else ""
+        raise ValueError(f"a worker died before it had anything to do{why}")
+
+
+def _names(task: Task) -> str:
+    """Name the runs of a task in a few words."""
+    more = len(task.runs) - 1
+    return f"run {task.runs[0].digest}{f' and {more} beside it' if more else ''}"
 
 
 def _settled(job: Job, tasks: Sequence[Task]) -> list[Outcome]:
     """Return the outcomes of runs that are in no task: they are finished, or have failed."""
     todo = {run.digest for task in tasks for run in task.runs}
-    rest = [run for run in job.task.runs if run.digest not in todo]
-    return [each for run in rest for each in _collect(replace(job.task, runs=(run,)))]
+    rest = tuple(run for run in job.task.runs if run.digest not in todo)
+    return _collect(replace(job.task, runs=rest)) if rest else []
 
 
 def _collect(task: Task) -> list[Outcome]:
     """Return the outcomes of runs that have ended, whose worker may have been killed after that."""
+    outcomes = task.read_outcomes()
     for folder in task.folders:
         folder.clean_up()
-    return _outcomes(task)
-
-
-def _outcomes(task: Task) -> list[Outcome]:
-    """Read the outcomes of runs from the store, as far as they are trained."""
-    return [
-        recall(folder, run) if (folder.path / RUN).exists() else Outcome(run, None, [], None)
-        for run, folder in zip(task.runs, task.folders, strict=True)
-    ]
+    return outcomes

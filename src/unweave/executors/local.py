@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 import contextlib
-import functools
 import itertools
 import math
 import os
 import queue
 import subprocess
 import sys
+import tempfile
 import threading
-from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
-from pathlib import Path
+from collections.abc import Hashable, Iterable, Iterator, Sequence
 from typing import Any, Literal
 
 import torch
@@ -21,11 +20,14 @@ from unweave.core.parallel import usable_cores
 from unweave.core.spec import Count, spec, tag
 from unweave.evaluation.scoring import ScoringTask
 from unweave.evaluation.tasks import Job, ThisProcess, Trained
-from unweave.executors.division import divide
 from unweave.executors.driver import Pool, RemoteExecutor
 from unweave.executors.worker import Ended
 from unweave.training import Progress, pick_device
 from unweave.training.memory import device_memory
+
+_TIDY = 10.0  # seconds that an idle worker has to end
+_MOST_DIED = 2  # different tasks in a row whose worker may die at a device
+_MOST_WORDS = 2000  # characters of what a worker printed before it died
 
 
 @spec
@@ -69,26 +71,14 @@ class Local(RemoteExecutor):
         if self.is_remote(first.task.device):
             yield from super().run(every, progress, deadline)
         else:
-            yield from ThisProcess().run(self._parts(every), progress, deadline)
+            yield from ThisProcess(self.lanes).run(every, progress, deadline)
 
     def score(self, task: ScoringTask) -> Iterator[dict[str, dict[str, Any]]]:
         """Score in this process, or in one for each device."""
         yield from super().score(task) if self.is_remote(task.device) else [task.run()]
 
-    def _parts(self, jobs: Iterable[Job]) -> Iterator[Job]:
-        """Yield jobs of at most `lanes` runs, if that is set."""
-        for job in jobs:
-            if self.lanes is None:
-                yield job
-                continue
-            tasks = divide(job, self.lanes, job.dataset.device)
-            yield from (job.of(task.runs) for task in tasks)
-            todo = {run.digest for task in tasks for run in task.runs}
-            if rest := [run for run in job.task.runs if run.digest not in todo]:
-                yield job.of(rest)  # finished or failed, and only read
-
     @contextlib.contextmanager
-    def open(self, device: str, store: Path) -> Iterator[Pool]:
+    def open(self, device: str, store: str) -> Iterator[Pool]:
         """Start a process for each device when it gets its first task."""
         pool = LocalPool(self.devices(device))
         try:
@@ -98,46 +88,73 @@ class Local(RemoteExecutor):
 
 
 class LocalPool:
-    """Workers on this machine, one for each device; one that died is started again."""
+    """Workers on this machine, one for each device; one that died is started again.
+
+    A device at which several tasks in a row have died gets no more of them, unless it is the last:
+    it is probably broken, and would soon have taken all tasks.
+    """
 
     def __init__(self, devices: Sequence[str]) -> None:
-        self.probes = True
         kinds = [torch.device(each) for each in devices]
-        self.slots = self.window = len(devices)
+        self.slots = len(devices)
         self.device, self.threads = kinds[0].type, max(1, usable_cores() // len(devices))
         gpus = [device for device in kinds if device.type == "cuda"]
         self.memory = min(map(device_memory, gpus), default=None)
         self._devices = devices
         self._workers: dict[int, _Worker] = {}  # by place
-        self._replies: queue.Queue[tuple[int, str]] = queue.Queue()
+        self._replies: queue.Queue[tuple[_Worker, str]] = queue.Queue()
         self._keys = itertools.count()
-        self._busy: dict[int, int] = {}  # the key of the attempt at each place
+        self._busy: dict[int, tuple[int, str]] = {}  # the attempt at each place
+        self._died: list[set[str]] = [set() for _ in devices]  # since one was done there
+
+    @property
+    def _usable(self) -> list[int]:
+        """The places that get tasks."""
+        most = max(_MOST_DIED, min(map(len, self._died)))
+        return [place for place, died in enumerate(self._died) if len(died) <= most]
+
+    @property
+    def window(self) -> int:
+        """One task at each place."""
+        return len({*self._usable, *self._busy})
+
+    def probe(self, text: str) -> list[Hashable]:
+        """Ask one worker: all are on this machine."""
+        return self.submit([text])
 
     def submit(self, texts: Sequence[str]) -> list[Hashable]:
         """Give each text to an idle worker."""
         return [self._begin(text) for text in texts]
 
     def _begin(self, text: str) -> int:
-        place = next(n for n in range(self.slots) if n not in self._busy)
+        place = next(place for place in self._usable if place not in self._busy)
         if place not in self._workers:
-            told = functools.partial(self._tell, place)
-            self._workers[place] = _Worker(self._devices[place], told)
+            self._workers[place] = _Worker(self._devices[place], place, self._replies)
         self._workers[place].send(text)
-        self._busy[place] = key = next(self._keys)
+        key = next(self._keys)
+        self._busy[place] = key, text
         return key
-
-    def _tell(self, place: int, reply: str) -> None:
-        self._replies.put((place, reply))
 
     def wait(self, seconds: float) -> dict[Hashable, Ended]:
         """Wait for a reply, or for a worker that died."""
-        with contextlib.suppress(queue.Empty):
-            place, reply = self._replies.get(timeout=seconds)
-            if not reply:
-                self._workers.pop(place).close()
-            if place in self._busy:
-                return {self._busy.pop(place): Ended.read(reply) if reply else Ended("died")}
-        return {}
+        try:
+            worker, reply = self._replies.get(timeout=seconds)
+        except queue.Empty:
+            return {}
+        place = worker.place
+        if self._workers.get(place) is not worker:  # it has been replaced
+            return {}
+        ended = Ended.read(reply) if reply else Ended("died", worker.last_words)
+        if ended.how == "died":  # also if it lives: an error may have left its device unusable
+            self._workers.pop(place).close()
+        if place not in self._busy:
+            return {}
+        key, text = self._busy.pop(place)
+        if ended.how == "died":
+            self._died[place].add(text)
+        elif ended.how == "done":
+            self._died[place].clear()
+        return {key: ended}
 
     def stop(self) -> None:
         """Let busy workers save and stop."""
@@ -145,34 +162,39 @@ class LocalPool:
             self._workers[place].process.terminate()
 
     def close(self) -> None:
-        """End the workers, at once."""
+        """End the workers: those that are busy at once, the others when they have tidied up."""
+        for place, worker in self._workers.items():
+            worker.end(kill=place in self._busy)
         for worker in self._workers.values():
-            worker.close()
+            worker.close(kill=False)
 
 
 class _Worker:
     """A process that does one task at a time, and the thread that hears its replies."""
 
-    def __init__(self, device: str, tell: Callable[[str], object]) -> None:
+    def __init__(self, device: str, place: int, replies: queue.Queue[tuple[_Worker, str]]) -> None:
+        self.place = place
+        self._errors = tempfile.TemporaryFile()  # noqa: SIM115
         self.process = subprocess.Popen(
             [sys.executable, "-m", "unweave.executors.worker"],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
-            stderr=subprocess.DEVNULL,
+            stderr=self._errors,
             text=True,
             env=_environment(device),
             start_new_session=True,  # Ctrl-C is the parent's alone
         )
-        threading.Thread(target=self._hear, args=(tell,), daemon=True).start()
+        threading.Thread(target=self._hear, args=(replies,), daemon=True).start()
 
-    def _hear(self, tell: Callable[[str], object]) -> None:
-        """Tell every reply, and "" when the process has ended."""
+    def _hear(self, replies: queue.Queue[tuple[_Worker, str]]) -> None:
+        """Pass on every reply, and "" when the process has ended."""
         assert self.process.stdout is not None
-        with self.process.stdout as replies:
-            for reply in replies:
-                tell(reply)
+        with self.process.stdout as lines:
+            for line in lines:
+                if line.endswith("\n"):  # otherwise it was killed while it wrote
+                    replies.put((self, line))
         self.process.wait()
-        tell("")
+        replies.put((self, ""))
 
     def send(self, text: str) -> None:
         """Let the worker do a task; one that has died meanwhile does not."""
@@ -181,13 +203,31 @@ class _Worker:
             self.process.stdin.write(f"{text}\n")
             self.process.stdin.flush()
 
-    def close(self) -> None:
-        """End the process."""
-        self.process.kill()
-        self.process.wait()
+    @property
+    def last_words(self) -> str:
+        """The last line that it has printed to stderr, which may say why it died."""
+        size = self._errors.seek(0, os.SEEK_END)
+        self._errors.seek(max(0, size - _MOST_WORDS))
+        lines = self._errors.read().decode(errors="replace").strip().splitlines()
+        return f"it printed last: {lines[-1]}" if lines else ""
+
+    def end(self, kill: bool) -> None:
+        """Kill the process, or let it end by itself when it has nothing to do."""
+        assert self.process.stdin is not None
+        if kill:
+            self.process.kill()
         with contextlib.suppress(BrokenPipeError):
-            assert self.process.stdin is not None
             self.process.stdin.close()
+
+    def close(self, kill: bool = True) -> None:
+        """End the process, and wait for it."""
+        self.end(kill)
+        try:
+            self.process.wait(_TIDY)
+        except subprocess.TimeoutExpired:
+            self.process.kill()
+            self.process.wait()
+        self._errors.close()
 
 
 def _environment(device: str) -> dict[str, str]:

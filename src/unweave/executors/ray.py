@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 import contextlib
+import os
+import signal
 import socket
+import threading
 import time
 from collections.abc import Hashable, Iterator, Sequence
+from importlib import import_module
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
 from pydantic import Field
 
 from unweave.core.spec import Count, spec, tag
-from unweave.executors.driver import Pool, RemoteExecutor, import_engine
+from unweave.executors.driver import Pool, RemoteExecutor, first_line, import_engine
 from unweave.executors.worker import Ended, work
 
 _ANSWER = 10.0  # seconds until a cluster has to answer
@@ -23,8 +27,8 @@ _SHARE = Annotated[float, Field(ge=0)]
 class Ray(RemoteExecutor):
     """Train on a Ray cluster, one task on each GPU: a running cluster, or one started here.
 
-    The machines need unweave and a store that all of them see. Ray starts tasks again whose worker
-    or machine died; they resume from their last checkpoint.
+    The machines need unweave and a store that all of them see. Tasks whose worker or machine died
+    are submitted again, and resume from their last checkpoint.
     """
 
     address: str | None = None
@@ -44,29 +48,63 @@ class Ray(RemoteExecutor):
         import_engine("ray", "ray")
 
     @contextlib.contextmanager
-    def open(self, device: str, store: Path) -> Iterator[Pool]:
+    def open(self, device: str, store: str) -> Iterator[Pool]:
         """Connect to the cluster, unless this process is connected."""
         ray = import_engine("ray", "ray")
         connected = ray.is_initialized()
         if not connected:
             self._connect(ray)
         try:
-            yield RayTasks(ray, self, device)
+            with contextlib.closing(RayTasks(ray, self, device)) as tasks:
+                yield tasks
         finally:
             if not connected:
                 ray.shutdown()
 
     def _connect(self, ray: Any) -> None:
         quiet = {"log_to_driver": False, "logging_level": "ERROR", "configure_logging": False}
+        address = self.address
         try:
-            _check_answers(self.address or "")
-            ray.init(address=self.address, **quiet)
-        except (OSError, RuntimeError, ValueError) as error:
-            where = f" at {self.address}" if self.address else ""
+            if address in (None, "auto"):
+                address = _find_cluster(address)
+            _check_answers(address or "")
+            with _keep_sigterm():
+                ray.init(address=address, **quiet)
+        except (OSError, RuntimeError, ValueError, ray.exceptions.RayError) as error:
+            where = f" at {address}" if address else ""
             raise ValueError(
-                f"cannot reach a Ray cluster{where} ({error}): start one with `ray start --head`, "
-                "or leave out the address to start one here"
+                f"cannot reach a Ray cluster{where} ({first_line(error)}): start one with `ray "
+                "start --head`, or leave out the address to start one here"
             ) from None
+
+
+@contextlib.contextmanager
+def _keep_sigterm() -> Iterator[None]:
+    """Keep the handler of SIGTERM, which Ray replaces by one that exits."""
+    handler = signal.getsignal(signal.SIGTERM)
+    try:
+        yield
+    finally:
+        if threading.current_thread() is threading.main_thread():
+            signal.signal(signal.SIGTERM, handler)
+
+
+def _find_cluster(address: str | None) -> str | None:
+    """Return the address of a cluster that is known here, as Ray finds it, if it answers.
+
+    Ray would wait for minutes for one that has ended. Then None starts another one here, and
+    "auto", with which a cluster has to be there, gives the old address.
+    """
+    if given := os.environ.get("RAY_ADDRESS"):
+        return given
+    path = Path(os.environ.get("RAY_TMPDIR", "/tmp"), "ray", "ray_current_cluster")
+    if path.exists():
+        last = path.read_text().strip()
+        try:
+            _check_answers(last)
+        except OSError:
+            return "local" if address is None else last
+    return address
 
 
 def _check_answers(address: str) -> None:
@@ -80,12 +118,10 @@ class RayTasks:
     """Tasks on a Ray cluster."""
 
     memory: float | None = None
-    probes = True
 
     def __init__(self, ray: Any, settings: Ray, device: str) -> None:
         self._ray = ray
-        resources = ray.cluster_resources()
-        there = resources.get("GPU", 0.0) if device != "cpu" else 0.0
+        there = ray.cluster_resources().get("GPU", 0.0) if device != "cpu" else 0.0
         gpus = min(1.0, there) if settings.gpus is None else settings.gpus
         if device == "cuda" and not gpus:
             raise ValueError("--device cuda needs GPUs: use --on ray:gpus=1, or --device cpu")
@@ -95,18 +131,50 @@ class RayTasks:
                 "ray:gpus=0 to train on CPUs"
             )
         cpus = settings.cpus
-        by_kind = [(there, gpus), (resources.get("CPU", 0.0), cpus)]
-        self.slots = max(1, int(min((have / need for have, need in by_kind if need), default=1)))
-        self.window = 2 * self.slots
+        self._needs = {"GPU": gpus, "CPU": cpus}
+        if not self._room:
+            raise ValueError(
+                f"no machine of the Ray cluster has {gpus:g} GPUs and {cpus:g} cores: use fewer, "
+                "such as --on ray:gpus=1,cpus=1"
+            )
+        self.slots = self._room
         self.device, self.threads = "cuda" if gpus else "cpu", max(1, int(cpus))
-        self._work = ray.remote(work).options(
-            num_gpus=gpus, num_cpus=cpus, max_retries=settings.tries
-        )
+        # Retries are the driver's, which knows whether a task has made progress.
+        self._work = ray.remote(max_retries=0)(work)
+        self._takes = {"num_gpus": gpus, "num_cpus": cpus}
         self._running: list[Any] = []
+
+    @property
+    def _room(self) -> int:
+        """How many tasks can run at once on the machines that are there now."""
+        needs = [(name, need) for name, need in self._needs.items() if need]
+        return sum(
+            int(min((node["Resources"].get(name, 0.0) / need for name, need in needs), default=1))
+            for node in self._nodes
+        )
+
+    @property
+    def _nodes(self) -> list[Any]:
+        return [node for node in self._ray.nodes() if node["Alive"]]
+
+    @property
+    def window(self) -> int:
+        """Twice as many tasks as can run, so that none has to wait for the driver."""
+        return 2 * max(1, self._room)  # one may come back
+
+    def probe(self, text: str) -> list[Hashable]:
+        """Ask a worker of each machine; that takes no share of its resources, so none waits."""
+        on = import_module("ray.util.scheduling_strategies").NodeAffinitySchedulingStrategy
+        for node in self._nodes:
+            if node["Resources"].get("CPU"):
+                there = on(node["NodeID"], soft=False)
+                free = self._work.options(num_gpus=0, num_cpus=0, scheduling_strategy=there)
+                self._running.append(free.remote(text))
+        return list(self._running)
 
     def submit(self, texts: Sequence[str]) -> list[Hashable]:
         """Submit a Ray task for each text."""
-        refs = [self._work.remote(text) for text in texts]
+        refs = [self._work.options(**self._takes).remote(text) for text in texts]
         self._running += refs
         return refs
 
@@ -127,12 +195,18 @@ class RayTasks:
         except errors.TaskCancelledError:
             return Ended("stopped")
         except errors.RayTaskError as error:  # the worker has no unweave, say
-            last = (str(error).strip().splitlines() or [""])[-1]
-            return Ended("failed", f"a worker cannot start: {last}")
+            return Ended("failed", f"a worker cannot start: {first_line(error, -1)}")
         except errors.RayError as error:
-            return Ended("died", str(error).strip().partition("\n")[0])
+            return Ended("died", first_line(error))
 
     def stop(self) -> None:
         """Cancel the tasks, which save what they train."""
+        self._cancel(force=False)
+
+    def close(self) -> None:
+        """End what is still running."""
+        self._cancel(force=True)
+
+    def _cancel(self, force: bool) -> None:
         for ref in self._running:
-            self._ray.cancel(ref, force=False, recursive=False)
+            self._ray.cancel(ref, force=force, recursive=False)

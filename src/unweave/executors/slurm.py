@@ -7,19 +7,21 @@ import os
 import shutil
 import signal
 import time
-from collections.abc import Callable, Hashable, Iterator, Sequence
+from collections.abc import Hashable, Iterator, Sequence
 from pathlib import Path
 from types import FrameType
-from typing import Any, Literal
+from typing import Any, ClassVar, Literal
 
 from pydantic import NonNegativeInt
 
 from unweave.core.spec import Count, spec, tag
-from unweave.executors.driver import Pool, RemoteExecutor, import_engine
+from unweave.executors.driver import Pool, RemoteExecutor, first_line, import_engine
 from unweave.executors.worker import Ended, work
 from unweave.training.heartbeats import FOLDER
+from unweave.training.interrupt import Interrupt
 
 _MANY = 10**9  # tasks that may wait: the queue is Slurm's
+_ARRAY = 1000  # jobs of an array, of which Slurm allows 1,000 unless it is set up otherwise
 
 
 @spec
@@ -55,6 +57,7 @@ class Slurm(RemoteExecutor):
     tries: Count = 3
     """Submissions of a task without progress."""
     kind: Literal["slurm"] = tag("slurm")
+    outlasting: ClassVar[bool] = True
 
     def check(self) -> None:
         """Raise a ValueError if submitit or Slurm is not installed."""
@@ -66,13 +69,18 @@ class Slurm(RemoteExecutor):
             )
 
     @contextlib.contextmanager
-    def open(self, device: str, store: Path) -> Iterator[Pool]:
+    def open(self, device: str, store: str) -> Iterator[Pool]:
         """Prepare to submit jobs; they end by themselves."""
         yield ArrayJobs(self._executor(store), self, device)
 
-    def _executor(self, store: Path) -> Any:
+    def _executor(self, store: str) -> Any:
         submitit = import_engine("submitit", "slurm")
-        folder = Path(self.folder or store / FOLDER / "slurm")
+        if self.folder is None and "://" in store:
+            raise ValueError(
+                f"submitit keeps files in a folder that all machines share, and {store} is none: "
+                "use --on slurm:folder=/shared/jobs"
+            )
+        folder = Path(self.folder or Path(store) / FOLDER / "slurm")
         executor = submitit.AutoExecutor(
             folder, cluster=self.cluster, **{f"{self.cluster}_max_num_timeout": self.requeues}
         )
@@ -93,7 +101,6 @@ class ArrayJobs:
     """Tasks as jobs of Slurm arrays."""
 
     memory: float | None = None
-    probes = False  # it would wait in the queue; each task checks the store itself
 
     def __init__(self, executor: Any, settings: Slurm, device: str) -> None:
         if device == "cuda" and not settings.gpus:
@@ -104,19 +111,25 @@ class ArrayJobs:
         self.threads = settings.cpus
         self._jobs: dict[Hashable, Any] = {}
 
+    def probe(self, text: str) -> list[Hashable]:
+        """Ask nobody: it would wait in the queue, and each task checks the store itself."""
+        return []
+
     def submit(self, texts: Sequence[str]) -> list[Hashable]:
-        """Submit an array of jobs, one for each text."""
-        jobs = self._executor.map_array(Requeued(), texts)
+        """Submit arrays of jobs, one job for each text."""
+        jobs: list[Any] = []
+        for at in range(0, len(texts), _ARRAY):
+            try:
+                jobs += self._executor.map_array(Requeued(), texts[at : at + _ARRAY])
+            except Exception as error:  # submitit raises errors of many kinds
+                raise ValueError(f"Slurm has refused the jobs: {first_line(error, -1)}") from None
         self._jobs |= {job.job_id: job for job in jobs}
         return [job.job_id for job in jobs]
 
     def wait(self, seconds: float) -> dict[Hashable, Ended]:
-        """Look for jobs that have ended, after some seconds."""
-        deadline = time.monotonic() + seconds
-        while not (done := [key for key, job in self._jobs.items() if job.done()]):
-            if time.monotonic() >= deadline:
-                break
-            time.sleep(min(0.1, seconds))
+        """Return the jobs that have ended, after some seconds if there are none."""
+        if not (done := [key for key, job in self._jobs.items() if job.done()]):
+            time.sleep(seconds)
         return {key: _ended(self._jobs.pop(key)) for key in done}
 
     def stop(self) -> None:
@@ -129,29 +142,30 @@ def _ended(job: Any) -> Ended:
     try:
         return Ended.read(job.result())
     except Exception as error:  # submitit raises errors of many kinds for a job without a result
-        last = (str(error).strip().splitlines() or [type(error).__name__])[-1]
-        return Ended("died", f"job {job.job_id}: {last}")
+        return Ended("died", f"job {job.job_id}: {first_line(error, -1)}")
 
 
 class Requeued:
     """Does a task in a job; when the job is preempted or its time is up, saves and queues again."""
 
     def __call__(self, text: str) -> str:
-        """Do a task."""
+        """Do a task. Slurm repeats its signals, and only the first has an effect."""
         due: list[tuple[int, FrameType | None]] = []
+        with Interrupt(unattended=True) as interrupt:
 
-        def save(number: int, frame: FrameType | None) -> None:
-            due.append((number, frame))
-            os.kill(os.getpid(), signal.SIGTERM)
+            def save(number: int, frame: FrameType | None) -> None:
+                due.append((number, frame))
+                interrupt.requested = True
+                os.kill(os.getpid(), signal.SIGTERM)  # which ends scoring
 
-        requeue: Callable[..., object] = signal.signal(signal.SIGUSR2, save)  # type: ignore[assignment]
-        try:
-            reply = work(text)
-        finally:
-            signal.signal(signal.SIGUSR2, requeue)
-        if due:
-            requeue(*due[0])
-        return reply
+            requeue: Any = signal.signal(signal.SIGUSR2, save)
+            try:
+                reply = work(text)
+                if due and Ended.read(reply).how == "stopped":
+                    requeue(*due[0])  # exits
+                return reply
+            finally:
+                signal.signal(signal.SIGUSR2, requeue)
 
     def checkpoint(self, text: str) -> Any:
         """Return what submitit queues again: the same task, which resumes from its checkpoint."""

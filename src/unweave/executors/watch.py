@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping, Sequence
-from pathlib import Path
 from typing import Self
 
 from unweave.core.hints import count_noun
@@ -43,24 +42,26 @@ class Watch:
 
     def __exit__(self, *_: object) -> None:
         if self._console:
-            self._show(0)
+            self._show()
             self._display.__exit__()
 
-    def look(self, running: Sequence[Task]) -> None:
-        """Read how far running tasks are, if the last look is long enough ago."""
+    def look(self, running: Sequence[Task], elsewhere: Sequence[Task] = ()) -> None:
+        """Read how far tasks are, here or elsewhere, if the last look is long enough ago."""
         if not self._console or time.monotonic() - self._last < _SECONDS:
             return
-        steps = recorded_steps({Path(task.store) for task in running if task.store})
-        for task in running:
+        tasks = [*running, *elsewhere]
+        steps = recorded_steps({task.run_store.root for task in tasks if task.run_store})
+        for task in tasks:
             self._read(task, steps)
         self._last = time.monotonic()
-        self._show(sum(len(task.runs) for task in running))
+        self._show(*(sum(len(task.runs) for task in each) for each in (running, elsewhere)))
 
-    def _show(self, running: int) -> None:
+    def _show(self, running: int = 0, elsewhere: int = 0) -> None:
         done, failed = len(self._done), len(self._failed)
         texts = [f"{done} of {count_noun(len(self._steps), 'run')} done"]
         texts += [f"{failed} failed"] if failed else []
         texts += [f"{running} submitted"] if running else []
+        texts += [f"{elsewhere} trained by other processes"] if elsewhere else []
         self._display.update("steps", sum(self._reached.values()), detail=texts)
 
     def end(self, task: Task) -> None:

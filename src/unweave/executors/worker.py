@@ -8,7 +8,9 @@ from __future__ import annotations
 
 import contextlib
 import functools
+import io
 import json
+import math
 import os
 import queue
 import signal
@@ -19,29 +21,31 @@ import time
 import traceback
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any, Literal, NamedTuple, TextIO
+from typing import Any, Literal, NamedTuple, TextIO, cast
 
 import torch
 
+import unweave
+from unweave.core import files
 from unweave.core.console import PlainConsole
-from unweave.core.devices import machine
-from unweave.core.files import make_folder
 from unweave.core.outputs import RUN
 from unweave.core.parallel import WorkerKilled, usable_cores, use_cores
-from unweave.core.parts import parts_of
+from unweave.core.parts import import_module, parts_of
 from unweave.core.processes import this_process
 from unweave.core.spec import digest, from_json
 from unweave.evaluation.scoring import ScoringTask
-from unweave.evaluation.tasks import Job, Task
+from unweave.evaluation.tasks import Job, Task, Trained
 from unweave.training import TrainingInterrupted, pick_device
-from unweave.training.heartbeats import log_path
-from unweave.training.leases import FolderInUse
+from unweave.training.heartbeats import BEAT, log_path
+from unweave.training.interrupt import Interrupt
+from unweave.training.leases import FolderInUse, own_leases
 from unweave.training.own_data import Datasets
 from unweave.training.progress import ConsoleProgress
 
 HowEnded = Literal["done", "busy", "stopped", "died", "failed"]
 
-_PATIENCE = 10.0  # seconds until a network file system shows what another machine wrote
+_QUICK = 15.0  # seconds that a probe waits for the store: nobody has looked there before
+_SAVING = 300.0  # seconds to save what is trained, when the driver is gone
 _WIDTH = 200  # characters of a line of the log
 
 
@@ -50,12 +54,14 @@ class Ended(NamedTuple):
 
     done: all of its runs are finished, or have failed, or are scored, as `text` says. busy: another
     process trains one of them. stopped: it was asked to stop, and saved what it had. died: its
-    worker is gone. failed: an error that would come again, described by `text`.
+    worker is gone, or had an error that may be its machine's. failed: an error that would come
+    again, described by `text`.
     """
 
     how: HowEnded
     text: str = ""
     seconds: float = 0.0
+    steps: int = 0  # of all runs together, in these seconds
     machine: str = ""  # hardware of the worker
 
     @classmethod
@@ -66,50 +72,63 @@ class Ended(NamedTuple):
 
 def request(task: Task | ScoringTask, probe: bool = False) -> str:
     """Describe a task to `work`; a probe only checks that a worker could do it."""
-    return json.dumps({**task.to_json(), "probe": probe})
+    return json.dumps({**task.to_json(), "probe": probe, "version": unweave.__version__})
 
 
 def work(text: str) -> str:
     """Do the task that `request` described, in any process; describe how it ended."""
-    begun = time.monotonic()
-    with _stoppable():
-        ended = _attempt(json.loads(text))
+    begun, content = time.monotonic(), json.loads(text)
+    with _interruptible() if "scoring" in content else Interrupt(unattended=True):
+        ended = _attempt(content)
     return json.dumps(ended._replace(seconds=time.monotonic() - begun))
 
 
 def _attempt(content: dict[str, Any]) -> Ended:
     host = socket.gethostname()
     try:
+        _check_version(content["version"])
+        patience = _QUICK if content["probe"] else files.APPEARS
         if "scoring" in content:
-            return Ended("done", json.dumps(_score(from_json(ScoringTask, content["scoring"]))))
+            return _score(content, patience)
         task = Task.from_json(content)
-        _find_store(task)
+        _find_folder(task.folders[0].path, patience)
         _find_data(task)
-        if not content["probe"]:
-            _train(task)
-        return Ended("done", machine=machine(pick_device(task.device)))
+        if content["probe"]:
+            return Ended("done")
+        trained = _train(task)
+        return Ended("done", steps=trained.steps, machine=trained.machine)
     except FolderInUse as error:
         return Ended("busy", str(error))
     except (TrainingInterrupted, KeyboardInterrupt):
         return Ended("stopped")
-    except (WorkerKilled, OSError) as error:  # a passing one, perhaps
-        return Ended("died", f"{str(error) or type(error).__name__} (on {host})")
     except Exception as error:
-        return Ended("failed", f"{str(error) or type(error).__name__} (on {host})")
+        # Of the machine, perhaps: its memory, its GPU or its network. Another try may succeed.
+        passing = isinstance(error, (OSError, RuntimeError, MemoryError, WorkerKilled, NotSeen))
+        how: HowEnded = "died" if passing and not content["probe"] else "failed"
+        return Ended(how, f"{str(error) or type(error).__name__} (on {host})")
 
 
-def _find_store(task: Task) -> None:
-    """Look for the run folders, which the process that sent the task has created."""
-    path, deadline = task.folders[0].path / RUN, time.monotonic() + _PATIENCE
-    while not path.exists():
-        if time.monotonic() > deadline:
-            raise ValueError(
-                f"the workers cannot see the store: there is no {path}; use a folder that all "
-                "machines share"
-            )
-        time.sleep(0.2)
-    if not os.access(path.parent, os.W_OK):
-        raise ValueError(f"the workers cannot write to the store: {path.parent} is read-only")
+class NotSeen(ValueError):
+    """A worker does not see the store or the data, perhaps because its machine is not set up."""
+
+
+def _check_version(version: str) -> None:
+    if version != unweave.__version__:
+        raise ValueError(
+            f"the workers have unweave {unweave.__version__}, and this command {version}: install "
+            "the same version everywhere"
+        )
+
+
+def _find_folder(path: Path, patience: float) -> None:
+    """Look for a run folder, which the process that sent the task has created."""
+    if not files.appears(path / RUN, patience):
+        raise NotSeen(
+            f"the workers cannot see the store: there is no {files.disk.name(path / RUN)}; use a "
+            "folder that all machines share"
+        )
+    if path.exists() and not os.access(path, os.W_OK):
+        raise NotSeen(f"the workers cannot write to the store: {path} is read-only")
 
 
 def _find_data(task: Task) -> None:
@@ -117,16 +136,22 @@ def _find_data(task: Task) -> None:
     for part in parts_of(task.runs[0].data):
         path = getattr(part, "path", None)
         if path is not None and not Path(path).exists():
-            raise ValueError(
+            raise NotSeen(
                 f"the workers cannot see the data: there is no {path}; copy it to a folder that "
                 "all machines share"
             )
 
 
-def _score(task: ScoringTask) -> dict[str, Any]:
+def _score(content: dict[str, Any], patience: float) -> Ended:
     """Score runs."""
+    for module in content["imports"]:
+        import_module(module)
+    task = from_json(ScoringTask, content["scoring"])
+    _find_folder(next(iter(task.paths)), patience)
+    if content["probe"]:
+        return Ended("done")
     with _threads(task.threads):
-        return task.run()
+        return Ended("done", json.dumps(task.run()))
 
 
 @contextlib.contextmanager
@@ -142,32 +167,58 @@ def _threads(threads: int) -> Iterator[None]:
         use_cores(0)
 
 
-def _train(task: Task) -> None:
+def _train(task: Task) -> Trained:
     """Train a task, with a log in the store."""
-    assert task.store is not None
-    with _threads(task.threads), _log(Path(task.store)) as log:
+    assert task.run_store is not None
+    with _threads(task.threads), _log(task.run_store.root) as log:
         console = PlainConsole(file=log, width=_WIDTH)
         console.print(f"{time.strftime('%Y-%m-%d %H:%M:%S')} {task.device}:", end=" ")
         console.print(", ".join(run.digest for run in task.runs), soft_wrap=True)
         try:
             job = Job.prepare(task, _datasets(digest(task.runs[0].data), task.device))
-            job.train(ConsoleProgress(console))
+            return job.train(ConsoleProgress(console))
         except Exception:
             traceback.print_exc(file=log)
             raise
+
+
+class _Log(io.TextIOBase):
+    """The log of this worker. Where the store is elsewhere, it is copied there now and then."""
+
+    def __init__(self, path: Path) -> None:
+        self._path, self._file = path, path.open("a", encoding="utf-8", buffering=1)
+        self._pushed = -math.inf
+
+    def write(self, text: str) -> int:
+        """Write text."""
+        count = self._file.write(text)
+        if time.monotonic() - self._pushed >= BEAT:
+            self._push()
+        return count
+
+    def close(self) -> None:
+        """Write what is left."""
+        self._file.close()
+        self._push()
+        super().close()
+
+    def _push(self) -> None:
+        with contextlib.suppress(OSError):  # training goes on without a log
+            files.disk.push(self._path)
+        self._pushed = time.monotonic()
 
 
 @contextlib.contextmanager
 def _log(store: Path) -> Iterator[TextIO]:
     """Open the log of this worker; what is printed inside goes there."""
     path = log_path(store, str(this_process()))
-    make_folder(path.parent)
     with (
-        path.open("a", encoding="utf-8", buffering=1) as log,
-        contextlib.redirect_stdout(log),
-        contextlib.redirect_stderr(log),
+        own_leases().working(store),  # its record keeps others from deleting the folder
+        contextlib.closing(_Log(path)) as log,
+        contextlib.redirect_stdout(cast(TextIO, log)),
+        contextlib.redirect_stderr(cast(TextIO, log)),
     ):
-        yield log
+        yield cast(TextIO, log)
 
 
 @functools.lru_cache(maxsize=1)
@@ -177,17 +228,11 @@ def _datasets(_data: str, device: str) -> Datasets:
 
 
 @contextlib.contextmanager
-def _stoppable() -> Iterator[None]:
-    """Inside, SIGTERM and Ctrl-C have their usual effects, so training stops after saving.
-
-    Ray and submitit set handlers of their own.
-    """
-    usual: dict[signal.Signals, Any] = {
-        signal.SIGTERM: signal.SIG_DFL,
-        signal.SIGINT: signal.default_int_handler,
-    }
+def _interruptible() -> Iterator[None]:
+    """Inside, SIGTERM and Ctrl-C raise KeyboardInterrupt, whatever handlers the engine has set."""
     main = threading.current_thread() is threading.main_thread()
-    before = {n: signal.signal(n, each) for n, each in usual.items()} if main else {}
+    numbers = (signal.SIGTERM, signal.SIGINT) if main else ()
+    before = {number: signal.signal(number, signal.default_int_handler) for number in numbers}
     try:
         yield
     finally:
@@ -200,18 +245,23 @@ def main() -> None:
     replies = os.fdopen(os.dup(1), "w")
     os.dup2(2, 1)  # what anything prints is no reply
     texts: queue.Queue[str | None] = queue.Queue()
-    busy = threading.Event()
+    busy, orphaned = threading.Event(), threading.Event()
 
     def read() -> None:
         for text in sys.stdin:
             texts.put(text)
+        orphaned.set()
         texts.put(None)
         if busy.is_set():
             os.kill(os.getpid(), signal.SIGTERM)
+            time.sleep(_SAVING)
+            os._exit(1)
 
     threading.Thread(target=read, daemon=True).start()
     while (text := texts.get()) is not None:
         busy.set()
+        if orphaned.is_set():  # nobody waits for what was sent last
+            break
         reply = work(text)
         busy.clear()
         with contextlib.suppress(BrokenPipeError):

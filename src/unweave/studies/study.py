@@ -8,22 +8,19 @@ so a study can be trained anywhere, a few networks at a time.
 
 from __future__ import annotations
 
-import hashlib
 import json
-import tempfile
+import math
 import time
 from collections.abc import Callable, Collection, Hashable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
 from typing import Any, TypeVar
 
 import numpy as np
-from filelock import FileLock
 from numpy.typing import NDArray
 
-from unweave.core import spec
+from unweave.core import files, spec
 from unweave.core.devices import machine
 from unweave.core.files import delete_unfinished, make_folder, write_atomically
 from unweave.core.parallel import thread_map, usable_cores
@@ -35,6 +32,7 @@ from unweave.evaluation.tasks import Job, Task, Trained, forget_failures
 from unweave.studies.intervals import bootstrap_difference, bootstrap_interval
 from unweave.studies.workspace import Measured, Numbers, Workspace, today
 from unweave.training import Outcome, Precision, Row
+from unweave.training.leases import own_leases
 from unweave.training.own_data import Datasets
 from unweave.training.progress import failure_text
 from unweave.training.records import StoredNetwork, check_form, seal, unseal
@@ -297,7 +295,7 @@ def _train_missing(workspace: Workspace, study: Study, runs: Sequence[Run], path
     Return the seconds that a step of one network took.
     """
     datasets = Datasets(workspace.device)
-    begun: dict[str, tuple[Run, int]] = {}  # by digest: the run of the study, its stored steps
+    of_study: dict[str, Run] = {}  # by the digests of resolved runs
     seconds = float("nan")  # of a step of one network
 
     def jobs() -> Iterator[Job]:
@@ -308,23 +306,21 @@ def _train_missing(workspace: Workspace, study: Study, runs: Sequence[Run], path
                 break
             job = _job(workspace, study, group, datasets)
             forget_failures(job.failed if workspace.retry_failed else ())
-            for run, resolved in zip(group, job.task.runs, strict=True):
-                begun[resolved.digest] = run, _steps(workspace, resolved)
+            resolved = (run.digest for run in job.task.runs)
+            of_study.update(zip(resolved, group, strict=True))
             yield job
 
     for trained in workspace.on.run(jobs(), workspace.progress, workspace.deadline):
-        known = [begun[outcome.run.digest] for outcome in trained.outcomes]
-        done = sum(_steps(workspace, outcome.run) for outcome in trained.outcomes)
-        done -= sum(steps for _, steps in known)
-        seconds = trained.seconds / done if done else float("nan")
-        _store(workspace, study, path, trained, [run for run, _ in known], seconds, datasets)
+        known = [of_study[outcome.run.digest] for outcome in trained.outcomes]
+        seconds = trained.seconds / trained.steps if trained.steps else float("nan")
+        _store(workspace, study, path, trained, known, seconds, datasets)
     return seconds
 
 
 def _job(workspace: Workspace, study: Study, group: Sequence[Run], datasets: Datasets) -> Job:
     task = Task(
         runs=tuple(group),
-        store=str(workspace.store.root.absolute()),
+        store=files.disk.name(workspace.store.root.absolute()),
         device=workspace.worker_device,
         precision=study.precision,
         checkpoint_seconds=workspace.checkpoint_seconds * max(1.0, len(group) / _FEW),
@@ -461,7 +457,8 @@ def add_networks(study: Study, path: Path, networks: Sequence[Network]) -> int:
     that figures show are kept.
     """
     make_folder(path.parent)
-    with _writing(path):
+    with own_leases().hold(path.parent, wait=math.inf):  # other machines may write there too
+        delete_unfinished(path.parent, path.name)
         here = read_networks(path)
         failed = {key for key, each in here.items() if each.failure}
         better = [each for each in networks if each.key not in failed or not each.failure]
@@ -486,15 +483,6 @@ def merge(study: Study, path: Path, other: Path) -> int:
             f"of the same study, {study.name}.jsonl"
         )
     return add_networks(study, path, [there[key] for key in study.keys if key in there])
-
-
-@contextmanager
-def _writing(path: Path) -> Iterator[None]:
-    """Keep other processes of this machine from writing the file at the same time."""
-    name = hashlib.sha256(str(path.resolve()).encode()).hexdigest()[:16]
-    with FileLock(Path(tempfile.gettempdir()) / f"unweave-{name}.lock"):
-        delete_unfinished(path.parent, path.name)
-        yield
 
 
 def _line(network: Network, pictured: bool) -> str:

@@ -7,6 +7,7 @@ import threading
 import time
 from collections.abc import Callable
 from contextlib import suppress
+from itertools import chain, repeat
 from pathlib import Path
 from typing import Annotated, Any, Required
 
@@ -80,7 +81,9 @@ class Worker:
             files.put(self.path, json.dumps(record).encode())
 
     def _keep_beating(self) -> None:
-        while not self._ended.wait(BEAT):
+        """Write the record again and again; at first often, so that others soon see it change."""
+        pauses = chain((BEAT / 2**power for power in range(4, 0, -1)), repeat(BEAT))
+        while not self._ended.wait(next(pauses)):
             with suppress(OSError):  # others wait for several heartbeats
                 files.disk.mkdir(self.path.parent)
                 self.beat()

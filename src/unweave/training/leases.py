@@ -35,6 +35,7 @@ from unweave.core.processes import Process, has_ended, this_process
 from unweave.training.heartbeats import Worker, delete_records, read_record, record_path
 
 EXPIRY = 60.0  # seconds without a heartbeat after which a worker of another machine is dead
+_SKEW = 600.0  # seconds by which the clocks of two machines may differ, at the first look
 _HALF_WRITTEN = 1.0  # seconds after which an incomplete lease stays incomplete
 _WAIT = 1.0  # seconds to wait for a folder: results are written in less
 _PAUSE = 0.05
@@ -111,23 +112,33 @@ class Leases:
         self._counting = threading.Lock()
 
     @contextmanager
-    def hold(self, folder: Path, wait: bool = True) -> Iterator[Lease]:
-        """Hold the lease of a run folder; raise FolderInUse if another process holds it.
+    def hold(self, folder: Path, wait: float | None = None) -> Iterator[Lease]:
+        """Hold the lease of a folder; raise FolderInUse if another process holds it.
 
-        With `wait`, wait a second for it, and long enough to see whether a worker of another
-        machine is alive.
+        `wait` is how many seconds to wait for it, by default one. Unless it is 0, wait also long
+        enough to see whether a worker of another machine is alive.
         """
         with self.working(folder.parent):
-            lease = self._take(folder, wait)
+            lease = self._take(folder, _WAIT if wait is None else wait)
             with _closing(lambda: self._release(lease)), files.fence(folder, lease.check):
                 yield lease
 
     def is_held(self, folder: Path) -> bool:
-        """Return whether a process seems to write in the folder, at once and for display only.
-
-        Of workers of other machines, the time in their record is compared with this machine's.
-        """
+        """Return whether a process seems to write in the folder: see `seems_alive`."""
         return any(self._seems_held(lease) for lease in read_leases(folder))
+
+    def seems_alive(self, root: Path, worker: Process) -> bool:
+        """Return whether a worker of a store seems to be alive, without waiting.
+
+        A worker of another machine is alive while its record changes. When this process has not
+        watched it for long enough to know, the time in the record decides, which is of another
+        clock: it may be ten minutes off.
+        """
+        verdict = self._judge_worker(root, worker)
+        if verdict != "unknown":
+            return verdict == "held"
+        record = read_record(root, str(worker))
+        return record is not None and abs(time.time() - record["time"]) < _SKEW
 
     @contextmanager
     def working(self, root: Path) -> Iterator[Worker]:
@@ -155,7 +166,7 @@ class Leases:
         """Delete the records in a store of processes that have certainly ended."""
         delete_records(root, lambda name: self._is_dead(root, name))
 
-    def _take(self, folder: Path, wait: bool) -> Lease:
+    def _take(self, folder: Path, wait: float) -> Lease:
         """Wait for the lease of a folder, and create it."""
         began, warned = self._clock(), False
         while True:
@@ -165,11 +176,12 @@ class Leases:
                 return taken
             waited = self._clock() - began
             held = [lease for lease, each in zip(leases, verdicts, strict=True) if each != "stale"]
-            if held and (not wait or ("held" in verdicts and waited >= _WAIT)):
+            if held and (not wait or ("held" in verdicts and waited >= wait)):
                 raise FolderInUse(_in_use(folder, held[0].worker))
             if held and not warned and waited >= _WAIT:
                 warned = True
-                warnings.warn(_waiting(folder, held[0].worker), stacklevel=2)
+                alive = "held" in verdicts
+                warnings.warn(_waiting(folder, held[0].worker, alive), stacklevel=2)
             self._sleep(_PAUSE * random.random())
 
     def _create(self, folder: Path, stale: list[Lease]) -> Lease | None:
@@ -229,11 +241,7 @@ class Leases:
         worker = lease.worker
         if worker is None or worker == self.process:
             return lease.content in self._held
-        ended = self._has_ended(worker)
-        if ended is not None:
-            return not ended
-        record = read_record(lease.path.parent.parent, str(worker))
-        return record is not None and time.time() - record["time"] < EXPIRY
+        return self.seems_alive(lease.path.parent.parent, worker)
 
 
 @contextmanager
@@ -276,9 +284,11 @@ def _in_use(folder: Path, worker: Process | None) -> str:
     )
 
 
-def _waiting(folder: Path, worker: Process | None) -> str:
-    where = f" on {worker.host}" if worker else ""
-    return f"waiting to see whether the process{where} that writes in {folder} is alive"
+def _waiting(folder: Path, worker: Process | None, alive: bool) -> str:
+    who = f"process {worker.pid} on {worker.host}" if worker else "the process"
+    if alive:
+        return f"waiting for {who}, which writes in {folder}"
+    return f"waiting to see whether {who}, which was writing in {folder}, is alive"
 
 
 @cache

@@ -28,6 +28,9 @@ class Progress(Protocol):
     def broke(self, run: Run, failure: Row) -> None:
         """A lane stopped because a term is not finite."""
 
+    def note(self, text: str) -> None:
+        """Something that a user should know, such as what training waits for."""
+
     def end(self) -> None:
         """The group is done."""
 
@@ -42,6 +45,9 @@ class Silent:
         """Do nothing."""
 
     def broke(self, run: Run, failure: Row) -> None:
+        """Do nothing."""
+
+    def note(self, text: str) -> None:
         """Do nothing."""
 
     def end(self) -> None:
@@ -72,6 +78,10 @@ class RecordedProgress:
     def broke(self, run: Run, failure: Row) -> None:
         """Show it; the failure has a file of its own."""
         self.shown.broke(run, failure)
+
+    def note(self, text: str) -> None:
+        """Show it."""
+        self.shown.note(text)
 
     def end(self) -> None:
         """Record that nothing is being trained."""
@@ -112,6 +122,10 @@ class ConsoleProgress:
     def broke(self, run: Run, failure: Row) -> None:
         """Print which lane broke, and where."""
         self._print(break_text(run, failure), style="red")
+
+    def note(self, text: str) -> None:
+        """Print it."""
+        self._print(text)
 
     def end(self) -> None:
         """Leave the bar as it is, or print the last line."""

@@ -26,6 +26,7 @@ from pydantic import (
 )
 from typing_extensions import TypedDict  # pydantic needs it before Python 3.12
 
+from unweave.core import files
 from unweave.core.adapters import adapter
 from unweave.core.files import OddFile, error_text, read_bytes, write_atomically
 from unweave.core.parts import MissingPart
@@ -317,6 +318,7 @@ def write_record(path: Path, run: str, content: Mapping[str, Any]) -> None:
 def read_sealed(path: Path, form: Any = dict[str, Any], run: str | None = None) -> Sealed:
     """Read a JSON object of a form that `write_record` wrote, for this run if it is given."""
     with reading(path):
+        files.disk.fetch(path)
         return record_from_bytes(form, path.name, read_bytes(path, _LARGEST), run)
 
 
@@ -333,6 +335,7 @@ def write_rows(path: Path, run: str, rows: Sequence[Row]) -> None:
 def read_lines(path: Path, run: str) -> list[bytes]:
     """Read the lines of a file of rows; `parse_rows` parses those that are needed."""
     with reading(path):
+        files.disk.fetch(path)
         return lines_from_bytes(path.name, read_bytes(path, _LARGEST), run)
 
 

@@ -3,8 +3,8 @@
 `store_root("s3://bucket/study")` returns the mirror. Files are written there as in any store; when
 one is renamed to its name or deleted, the object is put whole or deleted before anything else
 happens, so objects change in the order in which files do. Leases and records of workers are only
-objects. Text is downloaded when the store or a run is opened. A file of tensors, say, is empty in
-the mirror until it is read.
+objects. Text is downloaded when the store or a run is opened; other files are empty in the mirror
+until they are read. A worker, which trains a few runs of many, downloads all text only then.
 """
 
 from __future__ import annotations
@@ -22,7 +22,8 @@ from pathlib import Path
 from typing import Any
 
 from unweave.core import files
-from unweave.core.files import UNFINISHED, Disk
+from unweave.core.files import SMALL, UNFINISHED, Disk
+from unweave.core.outputs import RUN
 from unweave.core.processes import Process, has_ended, this_process
 from unweave.training.heartbeats import FOLDER
 
@@ -78,15 +79,20 @@ class RemoteStore:
 
     def upload(self, path: Path) -> None:
         """Put the content of a file of the mirror."""
-        self._absent.discard(path)
-        self._versions.pop(path, None)
+        self._forget(path)
         with self._errors(path):
             self._system.put_file(str(path), self._key(path))
 
     def delete(self, path: Path) -> None:
         """Delete an object, if it exists."""
+        self._forget(path)
         with suppress(FileNotFoundError), self._errors(path):
             self._system.rm_file(self._key(path))
+
+    def _forget(self, path: Path) -> None:
+        """Forget which version of an object the mirror has."""
+        self._absent.discard(path)
+        self._versions.pop(path, None)
 
     def read(self, path: Path) -> bytes | None:
         """Return the content of an object now; None if it does not exist."""
@@ -98,29 +104,35 @@ class RemoteStore:
             return None
 
     def names(self, folder: Path) -> list[str]:
-        """Return the names of all objects in a folder now."""
+        """Return the names of all objects in a folder now, the latest change first."""
         try:
             with self._errors(folder):
                 self._system.invalidate_cache()
-                found = self._system.ls(self._key(folder), detail=False)
+                found = self._system.ls(self._key(folder), detail=True)
         except FileNotFoundError:
             return []
-        return [key.rstrip("/").rpartition("/")[2] for key in found]
+        newest = sorted(found, key=lambda facts: -_seconds(facts))
+        return [facts["name"].rstrip("/").rpartition("/")[2] for facts in newest]
 
-    def pull(self, folder: Path) -> None:
-        """Make a folder of the mirror as it is now: text is downloaded, other files are empty."""
+    def pull(self, folder: Path, text: bool = True) -> None:
+        """Make a folder of the mirror as it is now: text is downloaded, other files are empty.
+
+        Without `text`, only the settings of runs are downloaded.
+        """
         with self._errors(folder):
             self._system.invalidate_cache()
             objects = self._system.find(self._key(folder), detail=True)
             there = {self._path(key): facts for key, facts in objects.items() if _lasts(key)}
             for path in [path for path in folder.rglob("*") if path.is_file()]:
-                if path not in there:
+                if path not in there and path.parent.name != FOLDER:  # this process's own log
                     path.unlink()
+                    self._forget(path)
             new = {path: _version(facts) for path, facts in there.items()}
             changed = [path for path in new if self._versions.get(path) != new[path]]
-            self._download([path for path in changed if path.suffix in _TEXT])
+            now = [p for p in changed if p.name == RUN or (text and p.suffix in _TEXT)]
+            self._download(now)
             for path in changed:
-                if path.suffix not in _TEXT:
+                if path not in now:
                     path.parent.mkdir(parents=True, exist_ok=True)
                     path.write_bytes(b"")
                     self._absent.add(path)
@@ -144,6 +156,7 @@ class RemoteStore:
         for key, content in contents.items():
             keys[key].parent.mkdir(parents=True, exist_ok=True)
             keys[key].write_bytes(content)
+            self._absent.discard(keys[key])
 
     @contextmanager
     def _errors(self, path: Path) -> Iterator[None]:
@@ -185,13 +198,21 @@ class RemoteDisk(Disk):
         store = self._store(path)
         return store.put(path, content) if store else super().put(path, content)
 
-    def read(self, path: Path) -> bytes | None:
+    def read(self, path: Path, most: float = SMALL) -> bytes | None:
         store = self._store(path)
-        return store.read(path) if store else super().read(path)
+        return store.read(path) if store else super().read(path, most)
 
     def names(self, folder: Path) -> list[str]:
         store = self._store(folder)
         return store.names(folder) if store else super().names(folder)
+
+    def newest(self, folder: Path) -> list[str]:
+        store = self._store(folder)
+        return store.names(folder) if store else super().newest(folder)
+
+    def push(self, path: Path) -> None:
+        if store := self._store(path):
+            store.upload(path)
 
     def pull(self, folder: Path) -> None:
         if store := self._store(folder):
@@ -206,10 +227,12 @@ class RemoteDisk(Disk):
         return store.name(path) if store else super().name(path)
 
 
-def store_root(place: str | Path) -> Path:
+def store_root(place: str | Path, refresh: bool = True) -> Path:
     """Return the folder of a store: the place itself, or the mirror of a URL such as s3://a/b.
 
-    Raise a ValueError if the store cannot be opened.
+    With `refresh`, the text of all runs is downloaded, as far as it has changed. Without, a mirror
+    that this process has already stays as it is, and text is downloaded when it is read. Raise a
+    ValueError if the store cannot be opened.
     """
     url = str(place)
     if "://" not in url:
@@ -218,9 +241,11 @@ def store_root(place: str | Path) -> Path:
         files.disk = RemoteDisk()
     stores = files.disk.stores
     store = next((each for each in stores.values() if each.url == url.rstrip("/")), None)
+    if store and not refresh:
+        return store.root
     try:
         store = store or RemoteStore(url, _new_mirror(url))
-        store.pull(store.root)
+        store.pull(store.root, text=refresh)
         store.check()
     except ImportError as error:
         raise ValueError(f"{url}: {error}; for s3:// use `pip install unweave[s3]`") from None
@@ -274,10 +299,16 @@ def _changed(facts: Mapping[str, Any]) -> datetime | None:
     return next((time for time in found if isinstance(time, datetime)), None)
 
 
+def _seconds(facts: Mapping[str, Any]) -> float:
+    """Return when an object was put, on the clock of the storage; 0 if that is not known."""
+    changed = _changed(facts)
+    return changed.timestamp() if changed else 0.0
+
+
 def _newest(files: Mapping[Path, Mapping[str, Any]]) -> dict[Path, float]:
-    """Return when the newest file of each folder was put, in seconds."""
+    """Return when the newest file of each folder was put."""
     times: dict[Path, float] = {}
     for path, facts in files.items():
-        if changed := _changed(facts):
-            times[path.parent] = max(times.get(path.parent, 0.0), changed.timestamp())
+        if seconds := _seconds(facts):
+            times[path.parent] = max(times.get(path.parent, 0.0), seconds)
     return times

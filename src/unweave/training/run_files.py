@@ -94,6 +94,15 @@ class RunFiles:
         return steps if self.weights.exists() else max(self.states, default=0)
 
     @property
+    def ended(self) -> bool:
+        """Whether the run is finished or has failed, as others see its folder now.
+
+        The folder is listed again, because network file systems remember for up to a minute that a
+        file does not exist.
+        """
+        return not {WEIGHTS, FAILED}.isdisjoint(files.disk.names(self.path))
+
+    @property
     def failed(self) -> bool:
         """Whether the run stopped because a term was not finite."""
         return (self.path / FAILED).exists()
@@ -159,10 +168,10 @@ class RunFiles:
         return own_leases().is_held(self.path)
 
     @contextmanager
-    def lock(self, wait: bool = True) -> Iterator[None]:
+    def lock(self, wait: float | None = None) -> Iterator[None]:
         """Keep other processes from writing in the folder; whoever writes there holds this lock.
 
-        Raise `FolderInUse` if another process does, after a second, or at once without `wait`.
+        Raise `FolderInUse` if another process does, after `wait` seconds, by default one.
         """
         make_folder(self.path)
         with own_leases().hold(self.path, wait):

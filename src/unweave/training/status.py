@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import time
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
@@ -10,10 +11,11 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from unweave.core.files import OddFile, error_text, read_bytes
-from unweave.core.processes import Process, has_ended
+from unweave.core import files
+from unweave.core.files import OddFile, error_text
+from unweave.core.processes import Process
 from unweave.training.heartbeats import FOLDER, log_path, read_record
-from unweave.training.leases import EXPIRY
+from unweave.training.leases import own_leases
 from unweave.training.run_files import RunFiles, run_paths
 
 STATES = ("finished", "failed", "running", "stopped", "not started", "damaged")
@@ -31,7 +33,7 @@ class WorkerStatus:
     step: int
     steps: int
     steps_per_second: float
-    heartbeat: float  # seconds since the last one
+    heartbeat: float  # seconds since the last one, by the clocks of its machine and of this one
 
     @property
     def speed(self) -> float:
@@ -99,6 +101,7 @@ class StoreStatus:
 
 def read_status(root: Path) -> StoreStatus:
     """Read how far the runs of a store are; a damaged folder is described and not an error."""
+    files.disk.pull(root)
     workers, steps = _workers(root), recorded_steps([root])
     return StoreStatus(tuple(_run(RunFiles(path), steps) for path in run_paths(root)), workers)
 
@@ -128,16 +131,8 @@ def _run(folder: RunFiles, steps: Mapping[str, int]) -> RunStatus:
 
 def _names(root: Path, suffix: str) -> list[str]:
     """Return the names of workers that have a file with a suffix, the latest change first."""
-    folder = root / FOLDER
-    found = [path for path in folder.glob(f"*{suffix}")] if folder.is_dir() else []
-    return [path.stem for path in sorted(found, key=_changed, reverse=True)]
-
-
-def _changed(path: Path) -> float:
-    try:
-        return path.stat().st_mtime
-    except FileNotFoundError:  # deleted meanwhile
-        return 0.0
+    names = files.disk.newest(root / FOLDER)
+    return [name.removesuffix(suffix) for name in names if name.endswith(suffix)]
 
 
 def _worker(root: Path, name: str) -> WorkerStatus | None:
@@ -145,12 +140,11 @@ def _worker(root: Path, name: str) -> WorkerStatus | None:
     record = read_record(root, name)
     if record is None:
         return None
-    heartbeat = time.time() - record["time"]
+    heartbeat = max(0.0, time.time() - record["time"])
     try:
-        ended = has_ended(Process.parse(name))
+        if not own_leases().seems_alive(root, Process.parse(name)):
+            return None
     except ValueError:
-        return None
-    if ended or (ended is None and heartbeat > EXPIRY):
         return None
     return WorkerStatus(
         name,
@@ -165,19 +159,14 @@ def _worker(root: Path, name: str) -> WorkerStatus | None:
     )
 
 
-def worker_log(root: Path, run: str) -> Path | None:
-    """Find the log of the worker that trains a run, or trained it last; None if there is none."""
+def worker_log(root: Path, run: str) -> str | None:
+    """Read the log of the worker that trains a run, or trained it last; None if there is none."""
     for name in _names(root, ".txt"):
-        path = log_path(root, name)
         with suppress(OddFile):
-            if run in read_worker_log(path):
-                return path
+            content = files.disk.read(log_path(root, name), math.inf) or b""
+            if run in (text := content.decode(errors="replace")):
+                return text
     return None
-
-
-def read_worker_log(path: Path) -> str:
-    """Read the log of a worker."""
-    return read_bytes(path).decode(errors="replace")
 
 
 def status_lines(status: StoreStatus) -> Sequence[str]:
