@@ -235,7 +235,9 @@ class Killer:
 
     def phase(self, pid: int) -> str:
         """Return what a process was doing when it was killed."""
-        return "writing" if self.writing([pid]) else "training" if self.held(pid) else "starting"
+        if not self.held(pid):
+            return "starting or idle"
+        return "writing a file" if self.writing([pid]) else "training"
 
 
 def raylet(node: Any) -> int:
@@ -248,10 +250,8 @@ def train_with_kills(store: Path, audit: Audit, options: argparse.Namespace) -> 
     from ray.cluster_utils import Cluster
 
     draw = random.Random(options.seed)
-    patience = {
-        "worker_register_timeout_seconds": 20
-    }  # with workers that are killed at their start
-    head = {"num_cpus": 0, "_system_config": patience}
+    settings = {"worker_register_timeout_seconds": 20}  # how long Ray waits for a killed one
+    head = {"num_cpus": 0, "_system_config": settings}
     cluster = Cluster(initialize_head=True, head_node_args=head)
     killer = Killer(cluster, store, options.steps, draw)
     deck = [KINDS[n % len(KINDS)] for n in range(options.kills)]
@@ -269,12 +269,16 @@ def train_with_kills(store: Path, audit: Audit, options: argparse.Namespace) -> 
             print(f"{killer.kills.total()} kills, {moment:.0%} of the steps", flush=True)
     code = killer.driver.wait()
     cluster.shutdown()
-    for kind, count in killer.kills.items():
-        met = ", ".join(f"{number} {phase}" for phase, number in sorted(killer.met[kind].items()))
-        print(f"{count} kills of a {kind}, which hit {met or 'no'} workers")
-    wrong = [f"the driver ended with code {code}"] if code else []
-    made = killer.kills.total()
-    return wrong + ([f"{made} kills, not {options.kills}"] if made < options.kills else [])
+    for kind, met in killer.met.items():
+        doing = ", ".join(f"{number} {phase}" for phase, number in sorted(met.items()))
+        print(f"{killer.kills[kind]} kills of a {kind}; workers met: {doing}")
+    wrong = []
+    if code:
+        printed = store.with_suffix(".txt").read_text().splitlines()
+        wrong = [f"the driver ended with code {code}, and printed last:", *printed[-20:]]
+    if (made := killer.kills.total()) < options.kills:
+        wrong.append(f"the study ended after {made} of {options.kills} kills")
+    return wrong
 
 
 def results(store: Path) -> dict[str, bytes]:
@@ -313,12 +317,12 @@ def main() -> None:
                 audit.look()
             counted[store] = sum(path.stat().st_size for path in counts.iterdir())
         expected, found = results(folder / "whole"), results(folder / "killed")
-        printed = (folder / "killed.txt").read_text()
-    extra = counted["killed"] - counted["whole"]
+    again = audit.begun - RUNS // LANES  # each attempt takes one more step, on a copy
+    extra = counted["killed"] - counted["whole"] - again
     print(
         f"{audit.begun} attempts at {RUNS // LANES} tasks, of which {audit.resumed} resumed from a "
         f"checkpoint and {len(audit.too_early)} began before the newest one\n"
-        f"{extra:,} of {counted['whole']:,} steps were taken again, after the last checkpoint"
+        f"{extra:,} of {RUNS // LANES * options.steps:,} steps were taken again"
     )
     differ = [name for name in expected.keys() & found.keys() if expected[name] != found[name]]
     missing, left = sorted(expected.keys() - found.keys()), sorted(found.keys() - expected.keys())
@@ -331,7 +335,7 @@ def main() -> None:
     wrong += [f"began too early: {text}" for text in audit.too_early]
     wrong += [] if len(expected) == 5 * RUNS else ["the undisturbed study is not complete"]
     if wrong:
-        print("\n".join([*wrong, "the driver printed last:", *printed.splitlines()[-20:]]))
+        print("\n".join(wrong))
     sys.exit(bool(wrong))
 
 

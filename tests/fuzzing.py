@@ -121,7 +121,7 @@ def command_line(rng, run, chosen=None):
     for option in command.params:
         if option.param_type_name != "argument":
             continue
-        if words == ["train"]:
+        if option.name == "assignments":
             given = [assignment(rng, run) for _ in range(rng.randint(0, 2))]
             names = {each.partition("=")[0] for each in given}
             line += given + [t for t in (*TINY, "steps=2") if t.partition("=")[0] not in names]

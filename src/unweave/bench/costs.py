@@ -148,7 +148,7 @@ class Conditions:
         return max(1, math.ceil(training / self.checkpoint_seconds))
 
 
-class Estimate(NamedTuple):
+class StudyCost(NamedTuple):
     """What a study is expected to take, in seconds."""
 
     tasks: int
@@ -157,7 +157,7 @@ class Estimate(NamedTuple):
     times: tuple[float, float, float]  # until its end: the mean, and 5 % and 95 % of simulations
 
 
-def estimate(tasks: Sequence[float], conditions: Conditions) -> Estimate:
+def estimate(tasks: Sequence[float], conditions: Conditions) -> StudyCost:
     """Estimate a study of tasks, given by their seconds of training.
 
     Raise a ValueError if tasks are preempted too often to be simulated.
@@ -177,4 +177,4 @@ def estimate(tasks: Sequence[float], conditions: Conditions) -> Estimate:
     ends = sorted(conditions.simulate(tasks, seed)[0] for seed in range(count))
     low, high = ends[int(0.05 * count)], ends[int(0.95 * count)]
     times = math.fsum(ends) / count, low, high
-    return Estimate(len(tasks), spent, conditions.bounds(tasks), times)
+    return StudyCost(len(tasks), spent, conditions.bounds(tasks), times)
