@@ -13,7 +13,8 @@ writes a file, if one does soon.
 Steps are counted by the objective. What a run resumes from is in the logs of the workers, and is
 compared with the checkpoints that were in the store before. The exit code is 1 if a file differs,
 is missing or is left over, if a step before a checkpoint was trained again, or if a driver ended
-with an error. It needs Linux and Ray: pip install 'unweave[ray]'.
+with an error. It takes 40 minutes on two busy cores, and needs Linux and Ray: pip install
+'unweave[ray]'.
 """
 
 from __future__ import annotations
