@@ -1,14 +1,15 @@
 """Kill workers, nodes and the driver of a study on a Ray cluster, and compare the bits.
 
-    python benchmarks/hundred_kills.py [--kills 100] [--seed 0] [--steps 1000]
+    python benchmarks/hundred_kills.py [--kills 100] [--runs 60] [--steps 1000] [--hosts] [--seed 0]
 
-A study of 60 small runs, in tasks of two, is trained twice by `python -m unweave train`: by one
+A study of small runs, in tasks of two, is trained twice by `python -m unweave train`: by one
 process that nothing disturbs, and on a Ray cluster of three nodes on this machine, each with one
 core, and a head without cores. Three of five kills are of a worker, one is of a node (its raylet
 and all of its workers; it is started again after a few seconds), and one is of the driver (the same
 command is started again at once). All are SIGKILLs. They are spread at random over the progress of
 the study, so that all of them come before its end, and every second worker is killed while it
-writes a file, if one does soon.
+writes a file, if one does soon. With --hosts, each node has a host name of its own, and a lease is
+taken over from another node only when its heartbeats have stopped for a minute.
 
 Steps are counted by the objective. What a run resumes from is in the logs of the workers, and is
 compared with the checkpoints that were in the store before. The exit code is 1 if a file differs,
@@ -41,12 +42,11 @@ import unweave as uw
 from unweave.core.schedules import Weight
 from unweave.objectives import Term, VAEObjective
 
-RUNS, LANES, NODES = 60, 2, 3
+LANES, NODES = 2, 3
 COMMAND = (
     "train data=shapes2d data.side=16 data.positions=4 data.orientations=1 network=mlp "
     "network.hidden=[64] latent.size=4 batch_size=16 objective=hundred_kills:CountedVAE "
-    f"objective.beta=1,4 seed=0..{RUNS // 2 - 1} --device cpu --threads 1 --lanes {LANES} "
-    "--checkpoint-seconds 0.5"
+    f"objective.beta=1,4 --device cpu --threads 1 --lanes {LANES} --checkpoint-seconds 0.5"
 )
 COUNTS = "UNWEAVE_BENCHMARK_COUNTS"  # the folder in which each process counts its steps
 KINDS = ("worker", "worker", "worker", "node", "driver")
@@ -80,9 +80,10 @@ def counts_file() -> int:
     return os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND)
 
 
-def start(store: Path, steps: int, on: str) -> subprocess.Popen[bytes]:
+def start(store: Path, options: argparse.Namespace, on: str) -> subprocess.Popen[bytes]:
     """Start to train; what it prints is in a file beside the store."""
-    command = [sys.executable, "-m", "unweave", *COMMAND.split(), f"steps={steps}"]
+    command = [sys.executable, "-m", "unweave", *COMMAND.split(), f"steps={options.steps}"]
+    command.append(f"seed=0..{options.runs // 2 - 1}")
     with store.with_suffix(".txt").open("ab") as printed:
         return subprocess.Popen(
             [*command, "--store", str(store), "--on", on], stdout=printed, stderr=printed
@@ -168,16 +169,24 @@ def kill(pids: Iterable[int]) -> None:
 class Killer:
     """Kills parts of a cluster that trains, and starts them again."""
 
-    def __init__(self, cluster: Any, store: Path, steps: int, draw: random.Random) -> None:
-        self.cluster, self.store, self.steps, self.draw = cluster, store, steps, draw
-        self.nodes = [cluster.add_node(num_cpus=1) for _ in range(NODES)]
+    def __init__(self, cluster: Any, store: Path, options: argparse.Namespace) -> None:
+        self.cluster, self.store, self.options = cluster, store, options
+        self.draw = random.Random(options.seed)
+        self.nodes = [self.start_node(number) for number in range(NODES)]
         self.kills = Counter[str]()
         self.met: dict[str, Counter[str]] = {kind: Counter() for kind in KINDS}
         self.start_driver()
 
     def start_driver(self) -> None:
         """Start the command."""
-        self.driver = start(self.store, self.steps, f"ray:address={self.cluster.address}")
+        self.driver = start(self.store, self.options, f"ray:address={self.cluster.address}")
+
+    def start_node(self, number: int) -> Any:
+        """Start a node with one core."""
+        name = {"UNWEAVE_HOST": f"host{number}"} if self.options.hosts else {}
+        node = self.cluster.add_node(num_cpus=1, env_vars=name)
+        node.number = number
+        return node
 
     def workers(self, node: Any) -> list[int]:
         """Return the workers of a node."""
@@ -215,7 +224,7 @@ class Killer:
         if kind == "node":
             self.cluster.remove_node(node, allow_graceful=False)
             time.sleep(self.draw.uniform(0, 5))
-            self.nodes.append(self.cluster.add_node(num_cpus=1))
+            self.nodes.append(self.start_node(node.number))
         elif kind == "driver":
             self.start_driver()
         return True
@@ -250,16 +259,16 @@ def train_with_kills(store: Path, audit: Audit, options: argparse.Namespace) -> 
     """Train on a cluster with kills; return what went wrong."""
     from ray.cluster_utils import Cluster
 
-    draw = random.Random(options.seed)
     settings = {"worker_register_timeout_seconds": 20}  # how long Ray waits for a killed one
     head = {"num_cpus": 0, "_system_config": settings}
     cluster = Cluster(initialize_head=True, head_node_args=head)
-    killer = Killer(cluster, store, options.steps, draw)
+    killer = Killer(cluster, store, options)
+    draw = killer.draw
     deck = [KINDS[n % len(KINDS)] for n in range(options.kills)]
     draw.shuffle(deck)
     moments = sorted(draw.uniform(0, 0.9) for _ in deck)
     for kind, moment in zip(deck, moments, strict=True):
-        while sum(audit.reached.values()) < moment * RUNS * options.steps:
+        while sum(audit.reached.values()) < moment * options.runs * options.steps:
             if killer.driver.poll() is not None:
                 break
             time.sleep(0.02)
@@ -293,9 +302,12 @@ def main() -> None:
     """Train, kill and compare; print what was found."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--kills", type=int, default=100)
-    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--runs", type=int, default=60)
     parser.add_argument("--steps", type=int, default=1000)
+    parser.add_argument("--hosts", action="store_true", help="each node has its own host name")
+    parser.add_argument("--seed", type=int, default=0)
     options = parser.parse_args()
+    tasks = options.runs // LANES
     here = str(Path(__file__).parent)
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
@@ -307,7 +319,7 @@ def main() -> None:
             counts.mkdir()
             os.environ[COUNTS] = str(counts)
             if store == "whole":
-                start(folder / store, options.steps, "local").wait()
+                start(folder / store, options, "local").wait()
                 print(f"undisturbed: {time.monotonic() - begun:.0f} s", flush=True)
             else:
                 audit = Audit(folder / store)
@@ -318,23 +330,24 @@ def main() -> None:
                 audit.look()
             counted[store] = sum(path.stat().st_size for path in counts.iterdir())
         expected, found = results(folder / "whole"), results(folder / "killed")
-    again = audit.begun - RUNS // LANES  # each attempt takes one more step, on a copy
+    again = audit.begun - tasks  # each attempt takes one more step, on a copy
     extra = counted["killed"] - counted["whole"] - again
     print(
-        f"{audit.begun} attempts at {RUNS // LANES} tasks, of which {audit.resumed} resumed from a "
+        f"{audit.begun} attempts at {tasks} tasks, of which {audit.resumed} resumed from a "
         f"checkpoint and {len(audit.too_early)} began before the newest one\n"
-        f"{extra:,} of {RUNS // LANES * options.steps:,} steps were taken again"
+        f"{extra:,} of {tasks * options.steps:,} steps were taken again"
     )
     differ = [name for name in expected.keys() & found.keys() if expected[name] != found[name]]
     missing, left = sorted(expected.keys() - found.keys()), sorted(found.keys() - expected.keys())
     print(
-        f"{len(expected)} files of {RUNS} runs: {len(differ)} differ, {len(missing)} are missing, "
-        f"{len(left)} are left over; {time.monotonic() - begun:.0f} s in all"
+        f"{len(expected)} files of {options.runs} runs: {len(differ)} differ, {len(missing)} are "
+        f"missing, {len(left)} are left over; {time.monotonic() - begun:.0f} s in all"
     )
     wrong += [f"differs: {name}" for name in sorted(differ)]
     wrong += [f"missing: {name}" for name in missing] + [f"left over: {name}" for name in left]
     wrong += [f"began too early: {text}" for text in audit.too_early]
-    wrong += [] if len(expected) == 5 * RUNS else ["the undisturbed study is not complete"]
+    wrong += [] if len(expected) == 5 * options.runs else ["the undisturbed study is not complete"]
+    wrong += [] if audit.begun >= tasks else ["the logs of workers do not show all attempts"]
     if wrong:
         print("\n".join(wrong))
     sys.exit(bool(wrong))
