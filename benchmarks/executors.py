@@ -3,9 +3,10 @@
     python benchmarks/executors.py [--runs 40] [--steps 300] [--lanes 2]
 
 Each node has one core. The overhead of a task is the time of all nodes that is not spent in tasks,
-divided by their number: starting worker processes, which import torch, is most of it. The exit code
-is 1 if a file differs from that of the plain command, or if the killed node cost a run. It needs
-Ray: pip install 'unweave[ray]'.
+divided by their number: starting worker processes, which import torch, is most of it. What the cost
+model expects of two nodes follows from the tasks of one. The exit code is 1 if a file differs from
+that of the plain command, or if the killed node cost a run. It needs Ray: pip install
+'unweave[ray]'.
 """
 
 from __future__ import annotations
@@ -24,6 +25,7 @@ import torch
 from ray.cluster_utils import Cluster
 
 import unweave as uw
+from unweave.bench.costs import Conditions, estimate
 from unweave.evaluation.fit import train_runs
 from unweave.evaluation.tasks import Executor, Job, Trained
 from unweave.training import Progress
@@ -122,12 +124,15 @@ def main() -> None:
             differ |= bool(missing or other or files(root).keys() != expected.keys())
             name = f"{nodes} Ray node{'s' * (nodes > 1)}{', one killed half way' * kills}"
             overhead = 1000 * (nodes * seconds - sum(tasks)) / len(tasks)
+            if nodes == 1:
+                alone = tasks, Conditions(2, starting=overhead / 1000, saving=0.0)
             print(
                 f"{name}: {seconds:.1f} s, {len(tasks)} tasks of {sum(tasks) / len(tasks):.2f} s, "
                 f"{overhead:.0f} ms of overhead each, {len(missing)} runs lost, "
                 f"{other} files differ",
                 flush=True,
             )
+    print(f"the cost model expects {estimate(*alone).times[0]:.1f} s of 2 Ray nodes")
     sys.exit(int(differ))
 
 

@@ -57,7 +57,8 @@ USUAL = {
     "merge": ["results.jsonl"], "minutes": ["0"], "networks": ["0"],
     "paper": ["kim2018", "sikka2019"], "pictures": ["photos"], "port": ["0"], "seconds": ["0.05"],
     "precision": ["fp32", "bf16"], "seed": ["0", "7"], "split": ["train", "test", "all"],
-    "svg": ["out.svg"], "threads": ["1"], "title": ["A title"],
+    "svg": ["out.svg"], "threads": ["1"], "title": ["A title"], "workers": ["1", "8"],
+    "price": ["2"], "starting": ["60"], "saving": ["1"], "preemptions": ["0.1"], "waiting": ["9"],
 }  # fmt: skip
 WEIGHTS = {  # those that compute and read files more often, those that take seconds less
     **dict.fromkeys(("train", "score", "evaluate", "encode", "decode", "info"), 5),
@@ -120,7 +121,7 @@ def command_line(rng, run, chosen=None):
     for option in command.params:
         if option.param_type_name != "argument":
             continue
-        if words == ["train"]:
+        if option.name == "assignments":
             given = [assignment(rng, run) for _ in range(rng.randint(0, 2))]
             names = {each.partition("=")[0] for each in given}
             line += given + [t for t in (*TINY, "steps=2") if t.partition("=")[0] not in names]

@@ -11,7 +11,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from unweave import kernels
-from unweave.data import Shapes2D
+from unweave.data import Dataset, Shapes2D
 from unweave.latents import Gaussian
 from unweave.networks import MLP, Conv, Critic, Network
 from unweave.objectives import BetaTCVAE, BetaVAE, FactorVAE, Objective
@@ -165,8 +165,15 @@ def cases(lanes: list[int], quick: bool) -> list[Case]:
 
 def measure(case: Case, device: torch.device, precision: Precision, seconds: float) -> float:
     """Time a step of all lanes of a case, in microseconds."""
-    dataset = case.run.data.load(device)
-    runs = [dataclasses.replace(case.run, seed=seed).resolve(dataset) for seed in range(case.lanes)]
+    return time_step(case.run, case.lanes, case.run.data.load(device), precision, seconds)
+
+
+def time_step(
+    run: Run, lanes: int, dataset: Dataset, precision: Precision, seconds: float
+) -> float:
+    """Time a step of a run in this many lanes, all of them together, in microseconds."""
+    device = dataset.device
+    runs = [dataclasses.replace(run, seed=seed).resolve(dataset) for seed in range(lanes)]
     with kernels.on(device), matmul_precision(precision), reuse_memory(device):
         pool = LanePool(Lanes(runs, dataset, device, precision, compiles=True))
         stretch = _STRETCH.get(device.type, _STRETCH["cuda"])

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from unweave.cli.options import DeviceOption, OverwriteOption
+from unweave.cli.options import DeviceOption, OverwriteOption, PrecisionOption
 from unweave.core.console import err, out, plain_table
 from unweave.core.files import write_atomically
 from unweave.core.outputs import check_output, svg_bytes
@@ -20,9 +20,7 @@ if TYPE_CHECKING:
 
 def bench_command(
     device: DeviceOption = "auto",
-    precision: Annotated[
-        str, typer.Option(help="GPU matmul precision, from slowest to fastest: fp32, tf32, bf16.")
-    ] = "fp32",
+    precision: PrecisionOption = "fp32",
     lanes: Annotated[str, typer.Option(help="Numbers of lanes to time, such as 1,16,64.")] = "",
     quick: Annotated[bool, typer.Option("--quick", help="Time only the main objectives.")] = False,
     seconds: Annotated[float, typer.Option(min=0.05, help="Seconds for each measurement.")] = 1.0,

@@ -20,6 +20,7 @@ from unweave.cli.compare import compare_command
 from unweave.cli.data import data_app
 from unweave.cli.demo import demo_command
 from unweave.cli.encode import decode_command, encode_command
+from unweave.cli.estimate import estimate_command
 from unweave.cli.evaluate import evaluate_command
 from unweave.cli.explore import explore_command, share_command
 from unweave.cli.presets import presets_command
@@ -40,6 +41,7 @@ app = typer.Typer(
 
 app.command(name="demo")(demo_command)
 app.command(name="train")(train_command)
+app.command(name="estimate")(estimate_command)
 app.command(name="runs")(runs_command)
 app.command(name="status")(status_command)
 app.command(name="evaluate")(evaluate_command)

@@ -35,6 +35,23 @@ StoreOption = Annotated[
         help="Folder that contains the runs, or a URL such as s3://bucket/study.",
     ),
 ]
+AssignmentsArgument = Annotated[
+    list[str] | None, typer.Argument(help="Settings as field=value; `unweave fields` lists them.")
+]
+FromOption = Annotated[
+    str | None,
+    typer.Option(
+        "--from",
+        help="Start from a preset, a run.json or a TOML file (by default from the defaults).",
+    ),
+]
+GridOption = Annotated[
+    bool,
+    typer.Option("--grid", help="Take every run of the preset (by default only its base run)."),
+]
+PrecisionOption = Annotated[
+    str, typer.Option(help="GPU matmul precision, from slowest to fastest: fp32, tf32 or bf16.")
+]
 DeviceOption = Annotated[
     str, typer.Option(help="Device: cpu, cuda, cuda:1, ..., or auto for a GPU if there is one.")
 ]

@@ -9,10 +9,14 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from unweave.cli.options import (
+    AssignmentsArgument,
     DeviceOption,
     FeaturesOption,
+    FromOption,
+    GridOption,
     LanesOption,
     OnOption,
+    PrecisionOption,
     RetryFailedOption,
     SelectOption,
     StoreOption,
@@ -26,33 +30,21 @@ from unweave.core.parts import own_parts
 
 if TYPE_CHECKING:
     from unweave.training import Outcome
+    from unweave.training.own_data import Datasets
+    from unweave.training.run import Run
     from unweave.training.store import Store
 
 _MOST_NAMED = 8  # runs that the suggested command names one by one
 
 
 def train_command(
-    assignments: Annotated[
-        list[str] | None,
-        typer.Argument(help="Settings as field=value; `unweave fields` lists them."),
-    ] = None,
+    assignments: AssignmentsArgument = None,
     store: StoreOption = Path("runs"),
     device: DeviceOption = "auto",
     select: SelectOption = None,
     features: FeaturesOption = None,
-    source: Annotated[
-        str | None,
-        typer.Option(
-            "--from",
-            help="Start from a preset, a run.json or a TOML file (by default from the defaults).",
-        ),
-    ] = None,
-    grid: Annotated[
-        bool,
-        typer.Option(
-            "--grid", help="Train every run of the preset (by default only its base run)."
-        ),
-    ] = False,
+    source: FromOption = None,
+    grid: GridOption = False,
     checkpoint_seconds: Annotated[
         float, typer.Option(min=0, help="Seconds between checkpoints.")
     ] = 30.0,
@@ -60,9 +52,7 @@ def train_command(
         int,
         typer.Option(min=0, max=1024, help="Number of CPU threads; 0 uses all available cores."),
     ] = 0,
-    precision: Annotated[
-        str, typer.Option(help="GPU matmul precision, from slowest to fastest: fp32, tf32 or bf16.")
-    ] = "fp32",
+    precision: PrecisionOption = "fp32",
     measure: Annotated[
         str,
         typer.Option(
@@ -114,8 +104,6 @@ def train_command(
     from unweave.evaluation.tasks import ThisProcess
     from unweave.executors import executor_from
     from unweave.metrics.model_metrics import split_names
-    from unweave.presets import base_of, preset
-    from unweave.training.overrides import runs_from
     from unweave.training.own_data import Datasets
     from unweave.training.precision import check_precision
     from unweave.training.processes import join
@@ -129,13 +117,9 @@ def train_command(
         )
     executor = ThisProcess() if torchrun.launched() else executor_from(on, lanes)
     use_threads(threads)
-    if grid and not source:
-        raise ValueError("--grid needs a preset, as in --from kim2018/shapes2d-factor-vae --grid")
-    base = base_of(source) if source else None
-    given = preset(source or "").arguments(assignments or []) if grid else assignments or []
     processes, own_device = join(executor.load_on(device))
     datasets = Datasets(own_device)
-    runs = print_warnings(err, lambda: runs_from(given, base, select or [], features, datasets))
+    runs = read_runs(assignments, source, grid, datasets, select, features)
     plan = None
     if measure or measure_every:
         plan = Measure(measure_every or 10_000, (TERMS, *split_names(measure)), measure_rows)
@@ -163,6 +147,25 @@ def train_command(
         print_outcomes(outcomes, run_store)
     if any(outcome.failure for outcome in outcomes):
         raise typer.Exit(1)
+
+
+def read_runs(
+    assignments: list[str] | None,
+    source: str | None,
+    grid: bool,
+    datasets: Datasets,
+    select: list[str] | None = None,
+    features: Path | None = None,
+) -> list[Run]:
+    """Return the runs that assignments, `--from`, `--grid` and `--select` describe."""
+    from unweave.presets import base_of, preset
+    from unweave.training.overrides import runs_from
+
+    if grid and not source:
+        raise ValueError("--grid needs a preset, as in --from kim2018/shapes2d-factor-vae --grid")
+    base = base_of(source) if source else None
+    given = preset(source or "").arguments(assignments or []) if grid else assignments or []
+    return print_warnings(err, lambda: runs_from(given, base, select or [], features, datasets))
 
 
 def print_outcomes(outcomes: list[Outcome], store: Store) -> None:

@@ -1,0 +1,116 @@
+"""The cost model: its closed forms against simulations, and `unweave estimate`."""
+
+import json
+import math
+import statistics
+
+import pytest
+
+from unweave.bench.costs import Conditions, StepTime, estimate
+
+PREEMPTED = [
+    Conditions(1, starting=60, checkpoint_seconds=30, saving=1, preemptions=1, waiting=0),
+    Conditions(1, starting=20, checkpoint_seconds=300, saving=5, preemptions=6, waiting=120),
+    Conditions(1, starting=0, checkpoint_seconds=1000, saving=0, preemptions=10, waiting=60),
+]
+
+
+def near(values, expected):
+    """Whether a mean of samples is within four standard errors of what is expected."""
+    return abs(statistics.mean(values) - expected) <= 4 * statistics.stdev(values) / math.sqrt(
+        len(values)
+    )
+
+
+@pytest.mark.parametrize("conditions", PREEMPTED)
+@pytest.mark.parametrize("training", [10.0, 700.0, 2400.0])
+def test_the_expected_seconds_of_a_task_are_those_of_simulations(conditions, training):
+    found = [conditions.simulate([training], seed) for seed in range(2000)]
+    spent = conditions.spent(training)
+    assert near([paid for _, paid in found], spent.total)
+    assert near([end for end, _ in found], conditions.bounds([training])[0])
+    assert spent.training == training
+    assert spent.lost > 0
+
+
+def test_without_preemption_equal_tasks_take_whole_rounds():
+    conditions = Conditions(4, starting=10, checkpoint_seconds=30, saving=2)
+    end, paid = conditions.simulate([100.0] * 10, 0)
+    task = 10 + 100 + 4 * 2  # four checkpoints, the last at the end
+    assert end == pytest.approx(3 * task)
+    assert paid == pytest.approx(10 * task)
+    found = estimate([100.0] * 10, conditions)
+    assert found.times == pytest.approx((3 * task,) * 3)
+    assert found.spent == pytest.approx((1000, 100, 80, 0))
+    assert found.bounds[0] <= 3 * task <= found.bounds[1]
+
+
+@pytest.mark.parametrize("workers", [2, 7, 50])
+@pytest.mark.parametrize("rate", [0.0, 0.2, 2.0])
+def test_simulated_studies_end_within_the_bounds(workers, rate):
+    conditions = Conditions(workers, preemptions=rate, waiting=100)
+    tasks = [600.0 + 10 * number for number in range(101)]
+    ends, paid = zip(*(conditions.simulate(tasks, seed) for seed in range(50)), strict=True)
+    low, high = conditions.bounds(tasks)
+    assert low <= statistics.mean(ends) <= high
+    expected = sum(conditions.spent(training).total for training in tasks)
+    assert statistics.mean(paid) == pytest.approx(expected, rel=0.02)
+
+
+def test_the_best_interval_between_checkpoints_is_near_that_of_young():
+    best = Conditions(1, saving=2, preemptions=1).best_interval
+    assert best == pytest.approx(120)
+    lost = {
+        factor: Conditions(1, 60, factor * best, 2, 1).spent(24 * 3600).total
+        for factor in (0.5, 1.0, 2.0)
+    }
+    assert lost[1.0] < min(lost[0.5], lost[2.0])
+
+
+def test_step_times_go_through_both_measurements():
+    step = StepTime.fit(1, 3.0, 64, 66.0)
+    assert (step.seconds(1), step.seconds(64)) == pytest.approx((3.0, 66.0))
+    assert StepTime.fit(1, 3.0, 1, 3.0) == (0.0, 3.0)
+    assert StepTime.fit(1, 3.0, 8, 2.5) == (3.0, 0.0)  # noise: more lanes cannot be faster
+    assert StepTime.fit(1, 3.0, 2, 9.0).fixed == 0.0
+
+
+def test_the_command_prints_hours_and_the_price(unweave):
+    words = ["estimate", "seed=0..99", "--seconds", 36, "--lanes", 10, "--workers", 5]
+    words += ["--starting", 0, "--saving", 0, "--price", 3]
+    code, out, _ = unweave(*words)
+    assert code == 0
+    assert "100 runs in 10 tasks, 36 s of training for each run" in out
+    assert "5 workers: 0.2 hours (90 % of simulations: 0.2 to 0.2)" in out
+    assert "1 worker-hours: 1 training, 0 starting, 0 saving, 0 lost" in out
+    assert "price: 3.00" in out
+    code, out, _ = unweave(*words, "--json", "--preemptions", 1)
+    found = json.loads(out)
+    assert (code, found["runs"], found["tasks"]) == (0, 100, 10)
+    assert found["worker_seconds"]["training"] == pytest.approx(3600)
+    assert found["price"] == pytest.approx(3 * sum(found["worker_seconds"].values()) / 3600)
+
+
+def test_the_command_times_every_structure_alone_and_side_by_side(unweave, monkeypatch):
+    seen = []
+
+    def time_step(run, lanes, dataset, precision, seconds):
+        seen.append((run.latent.size, lanes))
+        return 1e6 * (2 + lanes)  # microseconds
+
+    monkeypatch.setattr("unweave.bench.throughput.time_step", time_step)
+    words = "data=shapes2d data.side=16 network=mlp latent.size=2,3 seed=0..4 steps=10 --lanes 3"
+    code, out, err = unweave("estimate", *words.split(), "--device", "cpu", "--json")
+    assert (code, seen) == (0, [(2, 1), (2, 3), (3, 1), (3, 3)])
+    assert "3 runs of beta-vae: 5e+03 ms for a step" in err
+    found = json.loads(out)
+    assert found["tasks"] == 4
+    assert found["worker_seconds"]["training"] == pytest.approx(2 * 10 * ((2 + 3) + (2 + 2)))
+
+
+@pytest.mark.parametrize("starting", [3600, 86_400])
+def test_tasks_that_never_reach_a_checkpoint_are_one_line(unweave, starting):
+    words = ["estimate", "--seconds", 36, "--preemptions", 60, "--starting", starting]
+    code, _, err = unweave(*words)
+    assert code == 2
+    assert err.startswith("error: expected at most 1,000,000 starts of tasks, got ")
