@@ -225,19 +225,22 @@ def test_ctrl_c_stops_the_workers_and_the_same_command_ends(tmp_path, plain):
 
 def test_runs_of_another_process_are_waited_for(tmp_path, monkeypatch):
     """The folder is free after it was looked at."""
-    run, on, held, looks = small_run(steps=5), Fake(), ExitStack(), []
+    run, on, held, looks, look = small_run(steps=5), Fake(), ExitStack(), [], _Attempt.look
 
-    def look_again(attempt):
-        looks.append(attempt)
+    def look_and_release(attempt):
+        looks.append(look(attempt))
         held.close()
+        return looks[-1]
 
     folder = Store(tmp_path).folder(run)
     folder.create(run)
     held.enter_context(folder.lock())
-    monkeypatch.setattr(_Attempt, "postpone", look_again)
+    monkeypatch.setattr(_Attempt, "look", look_and_release)
+    monkeypatch.setattr("unweave.executors.driver._LOOK_AGAIN", 0.0)
     (outcome,) = train_on(on, tmp_path, [run])
     assert outcome.weights is not None
-    assert len(looks) == len(on.pools[0].submitted) == 1
+    assert looks[:2] == ["waits", "ready"]
+    assert len(on.pools[0].submitted) == 1
 
 
 def test_progress_counts_runs_and_steps(tmp_path):

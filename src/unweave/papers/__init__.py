@@ -50,7 +50,7 @@ def chosen(paper: str, figures: Sequence[str] = ()) -> list[Reproduction]:
     """Return the figures of a paper, or those that are named.
 
     >>> [reproduction.figure for reproduction in chosen("sikka2019")]
-    ['fig1', 'fig2', 'fig3']
+    ['fig1', 'fig2', 'fig3', 'orders']
     """
     own = {
         reproduction.figure: reproduction for reproduction in FIGURES if reproduction.paper == paper

@@ -16,8 +16,8 @@ from unweave.training.records import (
     LogRow,
     MeasuredRow,
     Row,
+    RunRecord,
     StoredData,
-    StoredRun,
     lines_from_bytes,
     reading,
     record_from_bytes,
@@ -76,7 +76,7 @@ def read_model(path: Path) -> tuple[Outcome, DataRecord]:
 
 
 def _read_parts(parts: dict[str, bytes]) -> tuple[Outcome, DataRecord]:
-    sealed = record_from_bytes(StoredRun, RUN, parts[RUN])
+    sealed = record_from_bytes(RunRecord, RUN, parts[RUN])
     stored = record_from_bytes(StoredData, DATA, parts[DATA], sealed.run)
     weights, _ = tensors_from_bytes(WEIGHTS, parts[WEIGHTS], sealed.run)
     outcome = Outcome(

@@ -72,7 +72,7 @@ class RunSummary(TypedDict):
 
 
 @with_config(ConfigDict(extra="allow"))
-class StoredRun(TypedDict):
+class RunRecord(TypedDict):
     """The content of run.json: the fields that every run has, those of its parts, and words."""
 
     data: dict[str, Any]

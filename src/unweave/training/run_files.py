@@ -21,10 +21,10 @@ from unweave.training.records import (
     LogRow,
     MeasuredRow,
     Row,
+    RunRecord,
     RunSummary,
     ScoreValues,
     Sealed,
-    StoredRun,
     StoredScores,
     parse_rows,
     read_lines,
@@ -61,7 +61,7 @@ class RunFiles:
     def record(self) -> Sealed:
         """The content of run.json, and the digest that the run was stored under."""
         try:
-            return read_sealed(self.path / RUN, StoredRun)
+            return read_sealed(self.path / RUN, RunRecord)
         except (FileNotFoundError, NotADirectoryError):
             raise ValueError(
                 f"{self.path} is not a run: it has no {RUN}; `unweave runs` lists the runs"
