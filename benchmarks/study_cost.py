@@ -92,13 +92,12 @@ def main() -> None:
         for gpus in (1, 8, 64):
             found = estimate(tasks, replace(conditions, workers=gpus))
             mean, low, high = (seconds / 3600 for seconds in found.times)
-            bounds = " to ".join(f"{seconds / 3600:.1f}" for seconds in found.bounds)
             hours = found.spent.total / 3600
             print(
                 f"{factor:.2f} times the steps, {gpus} {kind} GPUs: {mean:.1f} h ({low:.1f} to "
-                f"{high:.1f}; by the model {bounds}), {hours:.1f} GPU-hours "
-                f"({found.spent.lost / 3600:.2f} lost), {options.price * hours:,.0f} in all, "
-                f"{PAPER_HOURS / hours:.0f} times fewer than in the paper"
+                f"{high:.1f}; by the model at least {found.least / 3600:.1f}), {hours:.1f} "
+                f"GPU-hours ({found.spent.lost / 3600:.2f} lost), {options.price * hours:,.0f} in "
+                f"all, {PAPER_HOURS / hours:.0f} times fewer than in the paper"
             )
 
 

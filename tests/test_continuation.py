@@ -2,12 +2,14 @@
 
 import dataclasses
 import shutil
+from collections import Counter
 
 import pytest
 
 import unweave as uw
 from datasets import CRITIC, SMALL
 from stored_files import rewrite_state
+from unweave.training import run_files
 from unweave.training.resumption import find_continuations
 from unweave.training.store import Store
 
@@ -34,6 +36,21 @@ def test_more_steps_continue_with_the_bits_of_an_uninterrupted_run(
     for folder, names in files.items():  # the shorter runs stay as they are
         assert sorted(folder.iterdir()) == names
         assert Store(tmp_path / "runs").named(folder.name).status == "finished"
+
+
+def test_the_settings_of_stored_runs_are_read_once(tmp_path, monkeypatch):
+    """Every part of a sweep used to read those of all runs in the store."""
+    fields = FIELDS | {"store": tmp_path, "steps": 2}
+    stored = {each.folder / "run.json" for each in uw.fit(SMALL, seed=(0, 1, 2), **fields)}
+    reads, read = Counter(), run_files.read_sealed
+
+    def count(path, form):
+        reads[path] += 1
+        return read(path, form)
+
+    monkeypatch.setattr(run_files, "read_sealed", count)
+    uw.fit(SMALL, seed=(3, 4, 5, 6), on=uw.Local(lanes=1), **fields)
+    assert all(reads[path] <= 1 for path in stored)
 
 
 def test_only_the_same_run_is_continued(tmp_path, capsys):

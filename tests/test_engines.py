@@ -15,6 +15,7 @@ import pytest
 import unweave as uw
 from datasets import CPU, SMALL, small_run
 from executor_laws import check_laws, check_outcomes, files, train_on, train_plainly
+from preempted import Preempted
 from unweave.evaluation.tasks import Task
 from unweave.executors import local
 from unweave.executors.ray import _find_cluster
@@ -74,7 +75,6 @@ def wait_until(holds):
         time.sleep(0.05)
 
 
-LONG = small_run(steps=10_000)  # some seconds
 ENDLESS = small_run(steps=1_000_000)
 
 
@@ -108,19 +108,21 @@ def test_signals_save_what_workers_train(on, number, tmp_path):
     assert folder.status == "stopped"
 
 
-def test_a_preempted_job_saves_and_is_queued_again(tmp_path):
+def test_a_preempted_job_saves_and_is_queued_again(tmp_path, monkeypatch):
     """The signal comes once; the job resumes from what it saved and ends, with the same bits."""
-    seen, folder = [], Store(tmp_path).folder(LONG)
+    once, run = tmp_path / "preempted", small_run(steps=50, objective=Preempted())
+    monkeypatch.setenv("PYTHONPATH", os.pathsep.join(filter(None, sys.path)))
+    monkeypatch.setenv("PREEMPTED", str(once))
+    outcomes = train_on(uw.Slurm(**SLURM), tmp_path / "runs", [run])
+    assert once.exists()
+    logs = [path.read_text() for path in (tmp_path / "runs/.workers").glob("*.txt")]
+    assert sum(log.count(f"cpu: {run.digest}") for log in logs) == 2  # attempts
+    check_outcomes(outcomes, train([run], SMALL.load(CPU)))
 
-    def preempt():
-        os.kill(wait_for_steps(tmp_path).pid, signal.SIGUSR2)
-        wait_until(lambda: folder.states)
-        seen.extend(folder.states)
 
-    threading.Thread(target=preempt, daemon=True).start()
-    outcomes = train_on(uw.Slurm(**SLURM), tmp_path, [LONG])
-    assert 0 < seen[0] < LONG.steps
-    check_outcomes(outcomes, train([LONG], SMALL.load(CPU)))
+def test_submitit_needs_a_folder_beside_a_store_elsewhere():
+    with pytest.raises(ValueError, match="use --on slurm:folder=/shared/jobs"):
+        uw.Slurm(cluster="local").open("cpu", "s3://bucket/study").__enter__()
 
 
 def test_a_ray_cluster_that_cannot_be_reached_is_one_line(tmp_path, monkeypatch):

@@ -6,7 +6,7 @@ import os
 import shutil
 import signal
 import sys
-from contextlib import ExitStack
+from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 from functools import partial
 
@@ -23,11 +23,13 @@ from stopping import Stops
 from unweave.core import files as files_module
 from unweave.core.console import PlainConsole
 from unweave.core.files import Disk
+from unweave.evaluation.scoring import ScoringTask
 from unweave.evaluation.tasks import Job, Task
 from unweave.executors import executor_from, local
 from unweave.executors.driver import TasksFailed, _Attempt
+from unweave.executors.slurm import ArrayJobs
 from unweave.executors.worker import Ended, request, work
-from unweave.training import TrainingInterrupted, train
+from unweave.training import Silent, TrainingInterrupted, train
 from unweave.training.interrupt import Interrupt
 from unweave.training.own_data import Datasets
 from unweave.training.progress import ConsoleProgress
@@ -126,6 +128,16 @@ def test_a_lost_worker_is_replaced(tmp_path, plain, monkeypatch):
     assert files(tmp_path) == plain[0]
 
 
+def test_the_time_of_a_stopped_worker_does_not_count(tmp_path, monkeypatch):
+    """It does not say how many steps it took, so networks would seem to take longer."""
+    monkeypatch.setattr("unweave.executors.driver._LOOK_AGAIN", 0.0)
+    stopped = Ended("stopped", seconds=1e6)
+    on = Fake([stopped, Ended("busy", seconds=1e6)])
+    trained = list(on.run([job_of([small_run(steps=5)], tmp_path)], Silent()))
+    assert sum(each.steps for each in trained) == 5
+    assert sum(each.seconds for each in trained) < 1e5
+
+
 def test_a_worker_that_always_dies_is_given_up_and_the_others_end(tmp_path):
     def dies(text):
         return Ended("died", "out of memory") if bad in text else Ended.read(work(text))
@@ -160,7 +172,7 @@ def test_a_worker_that_makes_progress_is_not_given_up(tmp_path, plain):
 def impatient(monkeypatch):
     """Look again at once, and do not wait for files."""
     monkeypatch.setattr("unweave.executors.driver._LOOK_AGAIN", 0.0)
-    monkeypatch.setattr(files_module, "APPEARS", 0.0)
+    monkeypatch.setattr(files_module, "SHOWN_AFTER", 0.0)
 
 
 def test_results_that_do_not_appear_are_an_error(tmp_path, impatient):
@@ -194,7 +206,7 @@ def test_files_that_appear_late_are_waited_for(tmp_path, monkeypatch):
 
 
 def test_a_worker_waits_for_a_folder_that_appears_late(tmp_path, monkeypatch):
-    monkeypatch.setattr(files_module, "_LOOK_AGAIN", 0.0)
+    monkeypatch.setattr(files_module, "_LISTING_PAUSE", 0.0)
     monkeypatch.setattr(files_module, "disk", LateDisk({"run.json"}, 5))
     task = task_of(small_run(), tmp_path)
     task.folders[0].create(task.runs[0])
@@ -248,6 +260,65 @@ def test_progress_counts_runs_and_steps(tmp_path):
     console = PlainConsole(file=text, width=200)
     train_on(Fake(), tmp_path, progress=ConsoleProgress(console))
     assert text.getvalue().splitlines()[-1] == "steps 50 of 60, 5 of 6 runs done  1 failed"
+
+
+class QueuedJob:
+    """A job of Slurm that waits in the queue."""
+
+    def __init__(self, number):
+        self.job_id, self.cancelled = str(number), False
+
+    def done(self):
+        return self.cancelled
+
+    def cancel(self, check):
+        self.cancelled = True
+
+    def result(self):
+        raise RuntimeError("cancelled")
+
+
+class Queue(Fake):
+    """Submits arrays of jobs, of which the third is refused by `error`."""
+
+    def __init__(self, error):
+        super().__init__(lanes=1)
+        self.error, self.jobs = error, []
+
+    def map_array(self, function, texts):
+        if len(self.jobs) == 4:
+            raise self.error
+        self.jobs += (added := [QueuedJob(len(self.jobs) + n) for n in range(len(texts))])
+        return added
+
+    @contextmanager
+    def open(self, device, store):
+        yield ArrayJobs(self, uw.Slurm(cluster="local", gpus=0), device)
+
+
+@pytest.mark.parametrize("scoring", [False, True])
+@pytest.mark.parametrize(
+    ("error", "raised"),
+    [(RuntimeError("MaxSubmitJobs"), ValueError), (KeyboardInterrupt(), KeyboardInterrupt)],
+)
+def test_no_job_of_slurm_goes_on_after_an_error(tmp_path, monkeypatch, error, raised, scoring):
+    """Arrays that were submitted before one was refused used to stay in the queue."""
+    monkeypatch.setattr("unweave.executors.slurm._ARRAY", 2)
+    on = Queue(error)
+    folders = tuple(f"{tmp_path}/{n}" for n in range(6))
+    with pytest.raises(raised):
+        list(on.score(ScoringTask(folders)) if scoring else train_on(on, tmp_path))
+    assert [job.cancelled for job in on.jobs] == [True] * 4
+
+
+def test_runs_that_cannot_be_loaded_are_one_line(unweave, tmp_path):
+    """There was nothing to score, and a traceback."""
+    train_on(None, tmp_path, [sweep()[1]])
+    words = ["--store", tmp_path, "--device", "cpu", "--metrics", "mig"]
+    here = unweave("evaluate", sweep()[1].digest, *words)
+    there = unweave("evaluate", sweep()[1].digest, *words, "--on", "local:processes=2")
+    assert there == here
+    assert (here[0], here[2].count("\n")) == (2, 1)
 
 
 # ---- failed runs

@@ -28,6 +28,7 @@ from datasets import CPU
 from unweave.cli import run_list
 from unweave.core import memory, spec
 from unweave.core.outputs import check_output, npz_bytes, png_bytes, svg_bytes
+from unweave.core.parallel import CannotFork
 from unweave.data import Arrays, from_array
 from unweave.data.features import with_features
 from unweave.data.files.array_file import open_array_file, read_array
@@ -278,7 +279,8 @@ def test_runs_that_cannot_fit_are_refused_before_they_are_built(monkeypatch):
         (torch.OutOfMemoryError, "CUDA out of memory. Tried to", "not enough memory"),
         (ImportError, "Exception caught: std::bad_alloc", "not enough memory"),
         (RuntimeError, "can't start new thread", "the system starts no more threads"),
-        (BlockingIOError, "Resource temporarily unavailable", "no more threads or processes"),
+        (CannotFork, "can't start new process", "no more threads or processes"),
+        (BlockingIOError, "write could not complete", "error: cannot read or write: write could"),
     ],
 )
 def test_a_lack_of_memory_is_one_line_and_frees_it_first(unweave, monkeypatch, kind, text, said):

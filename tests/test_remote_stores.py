@@ -1,7 +1,9 @@
 """Stores in object storage, against an S3 server on this machine."""
 
 import contextlib
+import io
 import json
+import math
 import os
 import sys
 
@@ -14,12 +16,16 @@ from datasets import CPU, SMALL, small_run
 from executor_laws import check_outcomes, sweep, train_on
 from fake_engine import Fake, FakePool
 from unweave.core import files
+from unweave.core.console import PlainConsole
 from unweave.core.files import Disk, write_atomically
 from unweave.core.processes import Process
+from unweave.evaluation.tasks import Job, Task
 from unweave.executors.worker import Ended
 from unweave.explorer.explore import store_library
 from unweave.training import train
 from unweave.training.leases import FolderInUse, Leases, own_leases
+from unweave.training.own_data import Datasets
+from unweave.training.progress import ConsoleProgress
 from unweave.training.remote_stores import RemoteStore, store_root
 from unweave.training.store import Store
 
@@ -114,6 +120,58 @@ def test_a_file_that_is_deleted_and_comes_back_unchanged_is_seen(bucket):
         files.disk = mine
         mine.pull(folder.path)
         assert folder.failure == failure
+
+
+@pytest.mark.parametrize("error", [OSError("reset"), FileNotFoundError()], ids=["error", "gone"])
+def test_a_download_that_fails_once_loses_nothing(monkeypatch, tmp_path, error):
+    """The file used to count as downloaded, so the next checkpoint replaced it by a short log."""
+    monkeypatch.setenv("UNWEAVE_DATA", str(tmp_path))
+    monkeypatch.setattr(files, "disk", Disk())
+    url, run = f"memory://{tmp_path.name}", small_run(steps=3)
+    here = Store(store_root(url))
+    mine = files.disk
+    train([run], SMALL.load(CPU), elsewhere(url))
+    files.disk, folder = mine, here.folder(run)
+    system, failed = mine.stores[here.root]._system, []
+    cat_file = system.cat_file
+
+    def fail_once(path, **options):
+        if path.endswith("log.jsonl") and not failed:
+            failed.append(path)
+            raise error
+        return cat_file(path, **options)
+
+    monkeypatch.setattr(system, "cat_file", fail_once)
+    gone = isinstance(error, FileNotFoundError)
+    with contextlib.nullcontext() if gone else pytest.raises(OSError, match="reset"):
+        mine.pull(folder.path)
+    assert failed
+    mine.pull(folder.path)
+    assert [row["step"] for row in folder.read_log()] == [1, 2, 3]
+
+
+def test_steps_of_another_machine_are_not_counted(bucket):
+    """Its networks would seem to be trained in the time that it takes to read them."""
+    task = Task(runs=(small_run(steps=3),), store=URL, device="cpu", threads=1)
+    job = Job.prepare(task, Datasets(CPU))
+    assert job.task.read_steps() == [0]
+    mine = files.disk
+    train(job.task.runs, SMALL.load(CPU), elsewhere())
+    files.disk = mine
+    trained = job.train()
+    assert (trained.steps, trained.outcomes[0].weights is not None) == (0, True)
+
+
+def test_large_objects_are_not_read_as_leases_and_empty_ones_can_be(bucket):
+    root = store_root(URL)
+    for count in (0, 1, files.SMALL):
+        files.disk.put(root / "lease-1.json", bytes(count))
+        assert files.disk.read(root / "lease-1.json") == bytes(count)
+    files.disk.put(root / "lease-1.json", bytes(files.SMALL + 1))
+    with pytest.raises(files.OddFile, match=f"1,048,576 bytes.*{URL}/lease-1.json"):
+        files.disk.read(root / "lease-1.json")
+    assert len(files.disk.read(root / "lease-1.json", math.inf)) == files.SMALL + 1
+    assert files.disk.read(root / "lease-2.json") is None
 
 
 def test_leases_are_objects(bucket):
@@ -274,6 +332,21 @@ def test_the_driver_sees_what_workers_elsewhere_have_written(bucket, monkeypatch
     assert [each.to_json() for each in found] == [each.to_json() for each in here]
 
 
+def test_workers_that_have_a_mirror_score_what_was_trained_since(bucket, monkeypatch):
+    """They used to find no weights, and the display no runs that are done."""
+    monkeypatch.setattr("fake_engine.FakePool", Elsewhere)
+    runs, text = [small_run(steps=4, seed=seed) for seed in range(2)], io.StringIO()
+    on, shown = Fake(), ConsoleProgress(PlainConsole(file=text, width=200))
+    train_on(on, store_root(URL), runs[:1], progress=shown)
+    assert text.getvalue().splitlines()[-1] == "steps 4 of 4, 1 of 1 run done"
+    train_on(uw.Local(), store_root(URL), runs[1:])
+    monkeypatch.setattr(Elsewhere, "mirrors", on.pools[0].mirrors)
+    models = uw.load([store_root(URL) / run.digest for run in runs], device="cpu")
+    found = uw.evaluate(models, 100, metrics=["mig"], on=Fake())
+    here = uw.evaluate(models, 100, metrics=["mig"])
+    assert [each.to_json() for each in found] == [each.to_json() for each in here]
+
+
 @pytest.mark.slow
 def test_workers_train_and_score_in_a_store_elsewhere(bucket, unweave, monkeypatch, tmp_path):
     """Each process opens the store itself, and the driver sees what the others have written."""
@@ -311,9 +384,3 @@ def test_status_shows_the_workers_of_a_store_elsewhere(bucket, unweave):
     (worker,) = seen[0]["workers"]
     assert worker["pid"] == os.getpid()
     assert seen[0]["counts"] == {"running": 1}
-
-
-def test_submitit_needs_a_folder_beside_a_store_elsewhere():
-    pytest.importorskip("submitit")
-    with pytest.raises(ValueError, match="use --on slurm:folder=/shared/jobs"):
-        uw.Slurm(cluster="local").open("cpu", URL).__enter__()

@@ -6,7 +6,6 @@ import os
 import signal
 import subprocess
 import sys
-import threading
 import time
 from collections import Counter
 from contextlib import ExitStack, contextmanager
@@ -19,12 +18,15 @@ from executor_laws import check_outcomes, files as files_of, sweep, train_on
 from fake_engine import Fake
 from unweave.core import files
 from unweave.core.files import Disk
-from unweave.evaluation.tasks import Task, ThisProcess
+from unweave.core.processes import Process
+from unweave.evaluation.tasks import Job, Task, ThisProcess
 from unweave.executors import local
 from unweave.executors.slurm import Requeued
 from unweave.executors.worker import Ended, request, work
 from unweave.training import Silent, TrainingInterrupted, train
 from unweave.training.interrupt import Interrupt
+from unweave.training.leases import FolderInUse, own_leases
+from unweave.training.own_data import Datasets
 from unweave.training.store import Store
 
 HOLD = """
@@ -119,8 +121,7 @@ def test_ctrl_c_ends_the_wait(tmp_path, impatient, number):
     folder = Store(tmp_path).folder(runs[0])
     folder.create(runs[0])
     with held_elsewhere(folder):
-        press = threading.Timer(0.5, os.kill, (os.getpid(), number))
-        order = Order(waits=press.start)
+        order = Order(waits=lambda: signal.raise_signal(number))
         with pytest.raises(TrainingInterrupted) as stopped:
             train_on(None, tmp_path, runs, progress=order)
     assert [each.weights is not None for each in stopped.value.outcomes] == [False, True]
@@ -145,23 +146,33 @@ def test_an_interruption_keeps_the_outcomes_of_earlier_tasks(tmp_path):
     assert found == {0: True, 1: True, 2: True, 3: True}
 
 
-def test_failed_runs_that_another_process_tries_again_are_left_to_it(tmp_path, impatient):
+def test_failed_runs_that_another_process_tries_again_are_left_to_it(
+    tmp_path, impatient, monkeypatch
+):
     """Two commands with --retry-failed used to stop each other."""
     run = small_run(steps=5)
     folder = Store(tmp_path).folder(run)
     folder.create(run)
     folder.write_failure({"step": 2, "term": "rate"})
+    refused = []
     with held_elsewhere(folder) as other:
 
-        def forget_and_end():
-            folder.forget_failure()
-            other.stdin.close()
+        def forget_and_end(job, progress, deadline):
+            try:
+                return train_here(job, progress, deadline)
+            except FolderInUse:
+                refused.append(job)
+                folder.forget_failure()
+                other.stdin.close()
+                raise
 
-        timer = threading.Timer(2.0, forget_and_end)
-        timer.start()
-        (outcome,) = train_on(None, tmp_path, [run], retry_failed=True)
-        timer.join()
-    assert outcome.failure or outcome.weights
+        train_here = Job.train
+        monkeypatch.setattr(Job, "train", forget_and_end)
+        order = Order()
+        (outcome,) = train_on(None, tmp_path, [run], progress=order, retry_failed=True)
+    assert refused
+    assert order.trained == [[0]]
+    assert outcome.weights is not None
 
 
 # ---- signals of a scheduler
@@ -270,9 +281,6 @@ def test_an_error_of_the_consumer_stops_the_workers(tmp_path):
 
 
 def jobs_of(root):
-    from unweave.evaluation.tasks import Job
-    from unweave.training.own_data import Datasets
-
     task = Task(runs=tuple(sweep()), store=str(root), device="cpu", threads=1)
     return [Job.prepare(task, Datasets(CPU))]
 
@@ -316,7 +324,7 @@ class FakeWorker:
 
     def __init__(self, device, place, replies):
         self.place, self.replies, self.open = place, replies, True
-        self.last_words = "no more words"
+        self.last_stderr_line = "no more words"
 
     def send(self, text):
         assert self.open
@@ -367,6 +375,26 @@ def test_errors_of_a_machine_are_tried_again_and_those_of_a_task_are_not(tmp_pat
         monkeypatch.setattr("unweave.executors.worker.Job.prepare", fail)
         ended = Ended.read(work(request(task)))
         assert (ended.how, str(error) in ended.text) == (how, True)
+
+
+def test_the_driver_does_not_wait_for_the_lease_of_a_lost_machine(tmp_path, monkeypatch):
+    """It used to wait for a minute and submit nothing; now it looks again at the end."""
+    run = small_run(steps=5)
+    train_on(Fake(), tmp_path, [run])
+    folder = Store(tmp_path).folder(run)
+    before = files_of(tmp_path)
+    (folder.path / "lease-7.json").write_text(json.dumps({"worker": str(Process("a", "b", 1, 0))}))
+
+    def wait(seconds):
+        raise AssertionError("the driver waits")
+
+    monkeypatch.setattr(own_leases(), "_sleep", wait)
+    monkeypatch.setattr("unweave.training.leases.EXPIRY", 0.0)
+    assert not folder.clean_up(wait=0)  # not known yet
+    monkeypatch.setattr(own_leases(), "_seen", {})
+    (outcome,) = train_on(Fake(), tmp_path, [run])
+    assert outcome.weights is not None
+    assert files_of(tmp_path) == before
 
 
 def test_both_commands_leave_the_files_of_one(tmp_path):

@@ -29,7 +29,9 @@ class StepTime(NamedTuple):
     def fit(cls, few: int, fast: float, many: int, slow: float) -> StepTime:
         """Fit two measurements: steps of few runs and of many, which may not be faster."""
         each = max(0.0, slow - fast) / (many - few) if many > few else fast / few
-        return cls(max(0.0, fast - few * each), each)
+        if each * few > fast:  # many are slower than one after the other
+            return cls(0.0, slow / many)
+        return cls(fast - few * each, each)
 
     def seconds(self, lanes: int) -> float:
         """Return the seconds of a step of this many runs."""
@@ -102,16 +104,14 @@ class Conditions:
         total = (math.exp(begin) * stretches + math.expm1(begin)) / self.rate
         return Spent(training, self.starting, saving, total - self.undisturbed(training))
 
-    def bounds(self, tasks: Sequence[float]) -> tuple[float, float]:
-        """Return the least and the most expected seconds until all tasks are done.
+    def least(self, tasks: Sequence[float]) -> float:
+        """Return a lower bound of the expected seconds until all tasks are done.
 
-        All workers are busy until the last task has begun, so the end is at most one task later
-        than if the work were spread evenly.
+        The end is not before all workers together had time for the work, nor before the longest
+        task is done.
         """
-        away = 1 + self.rate * self.waiting
-        each = [self.spent(training).total * away for training in tasks]
-        even, longest = math.fsum(each) / self.workers, max(each)
-        return max(even, longest), even + (1 - 1 / self.workers) * longest
+        each = [self.spent(training).total for training in tasks]
+        return max(math.fsum(each) / self.workers, max(each))
 
     def simulate(self, tasks: Sequence[float], seed: int) -> tuple[float, float]:
         """Simulate a study; return the seconds until it ended, and the seconds of workers.
@@ -153,7 +153,7 @@ class StudyCost(NamedTuple):
 
     tasks: int
     spent: Spent  # by all workers together
-    bounds: tuple[float, float]  # of the expected time until its end
+    least: float  # lower bound of the expected time until its end
     times: tuple[float, float, float]  # until its end: the mean, and 5 % and 95 % of simulations
 
 
@@ -177,4 +177,4 @@ def estimate(tasks: Sequence[float], conditions: Conditions) -> StudyCost:
     ends = sorted(conditions.simulate(tasks, seed)[0] for seed in range(count))
     low, high = ends[int(0.05 * count)], ends[int(0.95 * count)]
     times = math.fsum(ends) / count, low, high
-    return StudyCost(len(tasks), spent, conditions.bounds(tasks), times)
+    return StudyCost(len(tasks), spent, conditions.least(tasks), times)

@@ -14,8 +14,8 @@ import typer
 from unweave.core import torchrun
 from unweave.core.console import err, out
 from unweave.core.files import NO_SPACE, error_text
-from unweave.core.memory import is_out_of_memory, is_out_of_threads
-from unweave.core.parallel import WorkerKilled
+from unweave.core.memory import is_out_of_memory
+from unweave.core.parallel import CannotFork, WorkerKilled
 from unweave.core.signals import STOPPED
 
 _LONGEST = 4_000  # characters of a message; a value in it may have any number
@@ -51,7 +51,8 @@ def run(command: Any, arguments: list[str]) -> None:
 
 def _explanation(error: Exception, command: Any, arguments: list[str]) -> str | None:
     """Say what went wrong; None for an error that only a fault of the program explains."""
-    if is_out_of_threads(error):
+    no_thread = isinstance(error, RuntimeError) and "can't start new thread" in str(error)
+    if no_thread or isinstance(error, CannotFork):
         return (
             "the system starts no more threads or processes: raise the limits of this shell "
             "(ulimit -u, -v), or end other programs"

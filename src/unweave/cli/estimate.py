@@ -98,6 +98,7 @@ def estimate_command(
     runs = read_runs(assignments, source, grid, datasets)
     most = lanes or lanes_for(len(runs), workers)
     examples = {run.lane_key: run for run in runs}
+    use_threads()
     tasks: list[float] = []
     for key, count in Counter(run.lane_key for run in runs).items():
         run, sizes = examples[key], [most] * (count // most)
@@ -116,7 +117,7 @@ def estimate_command(
             "runs": len(runs),
             "tasks": found.tasks,
             "seconds": dict(zip(("mean", "low", "high"), found.times, strict=True)),
-            "bounds": found.bounds,
+            "least_seconds": found.least,
             "worker_seconds": found.spent._asdict(),
             "price": money,
         }
@@ -130,7 +131,7 @@ def estimate_command(
     )
     parts = ", ".join(f"{_hours(part)} {name}" for name, part in found.spent._asdict().items())
     out.print(f"{_hours(found.spent.total)} worker-hours: {parts}", soft_wrap=True)
-    if preemptions:
+    if preemptions and saving:
         best = conditions.best_interval
         out.print(f"checkpoints every {best:,.0f} s would lose the least to preemption")
     if money is not None:
@@ -142,13 +143,12 @@ def _time_step(run: Run, lanes: int, datasets: Datasets, precision: Precision) -
     from unweave.bench.costs import StepTime
     from unweave.bench.throughput import time_step
 
-    use_threads()
-    dataset, measured = datasets.load(run.data), []
-    for count in (1, lanes):
-        measured.append(time_step(run, count, dataset, precision, _MEASURED) / 1e6)
+    dataset, measured = datasets.load(run.data), {}
+    for count in dict.fromkeys((1, lanes)):
+        measured[count] = time_step(run, count, dataset, precision, _MEASURED) / 1e6
         what = f"{count_noun(count, 'run')} of {run.objective.kind}"
-        err.print(f"{what}: {1000 * measured[-1]:,.3g} ms for a step")
-    return StepTime.fit(1, measured[0], lanes, measured[1])
+        err.print(f"{what}: {1000 * measured[count]:,.3g} ms for a step")
+    return StepTime.fit(1, measured[1], lanes, measured[lanes])
 
 
 def _hours(seconds: float) -> str:

@@ -36,8 +36,8 @@ DISK_FAILURE = (*NO_SPACE, errno.EIO)  # as opposed to a file that cannot be wri
 # Folders cannot be synced on Windows (EACCES), nor in some network file systems.
 _UNSYNCABLE = (errno.EACCES, errno.EPERM, errno.EINVAL, errno.ENOTSUP, errno.ENOSYS, errno.EBADF)
 
-APPEARS = 75.0  # seconds after which a network file system has shown what another machine wrote
-_LOOK_AGAIN = 0.2  # seconds
+SHOWN_AFTER = 75.0  # seconds in which network file systems show what another machine wrote
+_LISTING_PAUSE = 0.2  # seconds
 
 _postponed: ContextVar[dict[Path, None] | None] = ContextVar("postponed", default=None)
 
@@ -219,7 +219,7 @@ class OutputFile(io.BufferedIOBase):
 
 
 class OddFile(OSError):
-    """What is at a path is nothing that a program has written there."""
+    """A path that is not a regular file, or is larger than expected."""
 
 
 def check_regular(path: Path) -> os.stat_result:
@@ -325,17 +325,17 @@ def delete(path: Path) -> None:
         disk.unlink(path)
 
 
-def appears(path: Path, seconds: float = APPEARS) -> bool:
+def appears(path: Path, seconds: float | None = None) -> bool:
     """Wait until a file is there that another machine has written; return False if it is not.
 
     Network file systems remember for up to a minute that a file does not exist, so the folder is
-    listed again and again.
+    listed again and again, by default for `SHOWN_AFTER` seconds.
     """
-    deadline = time.monotonic() + seconds
+    deadline = time.monotonic() + (SHOWN_AFTER if seconds is None else seconds)
     while path.name not in disk.names(path.parent):
         if time.monotonic() >= deadline:
             return False
-        time.sleep(_LOOK_AGAIN)
+        time.sleep(_LISTING_PAUSE)
     return True
 
 

@@ -7,7 +7,7 @@ import math
 import os
 from pathlib import Path
 
-# In errors of libraries that are no MemoryErrors, in small letters.
+# Lower-case phrases by which libraries report a lack of memory.
 _NO_MEMORY = (
     "can't allocate memory",
     "cannot allocate memory",
@@ -32,16 +32,10 @@ def main_memory() -> float:
 
 
 def is_out_of_memory(error: Exception) -> bool:
-    """Return whether an error says that memory is used up; those of libraries are often others.
+    """Return whether an error says that memory is used up; not only MemoryErrors do.
 
     >>> is_out_of_memory(RuntimeError("DefaultCPUAllocator: can't allocate memory: you tried to"))
     True
     """
     text = str(error).lower() if isinstance(error, (RuntimeError, ImportError)) else ""
     return isinstance(error, MemoryError) or any(sign in text for sign in _NO_MEMORY)
-
-
-def is_out_of_threads(error: Exception) -> bool:
-    """Return whether an error says that no thread or process could be started."""
-    of_threads = isinstance(error, RuntimeError) and "can't start new thread" in str(error)
-    return of_threads or isinstance(error, BlockingIOError)  # as fork raises it

@@ -11,6 +11,7 @@ from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Executor, Future, ThreadPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
+from contextlib import contextmanager
 from typing import Any, TypeVar
 
 from unweave.core.signals import blocked
@@ -21,6 +22,20 @@ R = TypeVar("R")
 
 class WorkerKilled(RuntimeError):
     """A worker process died unexpectedly."""
+
+
+class CannotFork(RuntimeError):
+    """The system starts no more processes."""
+
+
+@contextmanager
+def starting_processes(*signals: signal.Signals) -> Iterator[None]:
+    """Inside, start processes that never receive these signals, or raise `CannotFork`."""
+    try:
+        with blocked(*signals):
+            yield
+    except BlockingIOError as error:
+        raise CannotFork("can't start new process") from error
 
 
 _share = threading.local()  # the cores of a worker of `thread_map` or `process_map`
@@ -105,7 +120,7 @@ def run_in_background(function: Callable[[T], R], items: Sequence[T]) -> Callabl
         return lambda: results
     count = min(cores, len(items))
     pool = _pool(count, cores)
-    with blocked(signal.SIGINT):
+    with starting_processes(signal.SIGINT):
         futures = [pool.submit(function, item) for item in items]
 
     def wait() -> list[R]:
@@ -131,8 +146,9 @@ def _pool(count: int, cores: int) -> Any:
 
     share = max(1, cores // count)
     threads = dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS"), str(share))
-    _start_trackers()
-    with blocked(signal.SIGINT):
+    with starting_processes():
+        _start_trackers()
+    with starting_processes(signal.SIGINT):
         return loky.get_reusable_executor(
             count, timeout=60, initializer=_start_worker, initargs=(share,), env=threads
         )
@@ -171,7 +187,7 @@ def _in_order(
     started: deque[Future[R]] = deque()
     try:
         for item in items:
-            with blocked(signal.SIGINT):
+            with starting_processes(signal.SIGINT):
                 started.append(pool.submit(function, item))
             if len(started) > 2 * count:
                 yield started.popleft().result()

@@ -40,6 +40,15 @@ def one_line(text: str) -> str:
     return visible(" ".join(text.splitlines()))
 
 
+def error_line(error: Exception, which: int = 0) -> str:
+    r"""Return the first line of an error's message, or the last (-1), or its type without one.
+
+    >>> error_line(ValueError("no\nyes")), error_line(ValueError("no\nyes"), -1)
+    ('no', 'yes')
+    """
+    return (str(error).strip().splitlines() or [type(error).__name__])[which]
+
+
 def number_text(value: float, form: str = ".4g") -> str:
     """Format a number; one that is not finite is called so.
 

@@ -107,6 +107,8 @@ class ScoringTask:
         """
         given: dict[str, Any] = {"data": self.data, "split": self.split, "device": self.device}
         paths = self.paths
+        for path in paths:
+            files.disk.pull(path)  # another process may have trained it
         models, reasons = load_each(paths, **given)
         failed = {paths[path]: unscored(why) for path, why in reasons.items()}
         scored = {paths[m.folder]: each for m, each in self._score(models) if m.folder is not None}
@@ -143,6 +145,8 @@ def map_tables_on(
     The folders of the task are those of the models, which need one. A model that could not be
     encoded, or whose folder is in use, has no table.
     """
+    if not models:
+        return
     places = [files.disk.name(model.folder.absolute()) for model in models if model.folder]
     if len(places) < len(models):
         raise ValueError("models in memory cannot be scored by other processes: give a store")

@@ -87,23 +87,20 @@ class Task:
         """Read the outcomes of runs that other processes may have trained, as far as they are."""
         return [
             recall(folder, run) if (folder.path / RUN).exists() else Outcome(run, None, [], None)
-            for run, folder in self._pulled()
+            for run, folder in zip(self.runs, self.pull(), strict=True)
         ]
 
-    @property
-    def stored_steps(self) -> list[int]:
-        """The step of each run that this process sees in the store; none without a store."""
-        pairs = zip(self.runs, self.folders, strict=False)
+    def read_steps(self) -> list[int]:
+        """Read which step of each run is stored, perhaps by others; none without a store."""
+        pairs = zip(self.runs, self.pull(), strict=False)
         return [folder.reached(run.steps) for run, folder in pairs]
 
-    def read_steps(self) -> list[int]:
-        """Read which step of each run is stored, perhaps by other processes."""
-        return [folder.reached(run.steps) for run, folder in self._pulled()]
-
-    def _pulled(self) -> Iterator[tuple[Run, RunFolder]]:
-        for run, folder in zip(self.runs, self.folders, strict=True):
+    def pull(self) -> list[RunFolder]:
+        """Return the folders of the runs, as other processes see them now."""
+        folders = self.folders
+        for folder in folders:
             files.disk.pull(folder.path)
-            yield run, folder
+        return folders
 
     def to_json(self) -> dict[str, Any]:
         """Return what `from_json` reads: the fields, and the modules of users' own parts."""
@@ -188,7 +185,7 @@ class Job:
     def train(self, progress: Progress | None = None, deadline: float = math.inf) -> Trained:
         """Train the runs that are not finished, in this process."""
         begun, task = time.monotonic(), self.task
-        before = sum(task.stored_steps)
+        before = sum(task.read_steps())
         outcomes = train(
             task.runs,
             self.dataset,
@@ -201,7 +198,7 @@ class Job:
             self.processes,
         )
         after = [each.log[-1]["step"] if each.log else 0 for each in outcomes]
-        steps = sum(task.stored_steps if task.store else after) - before
+        steps = sum(task.read_steps() if task.store else after) - before
         device = self.dataset.device
         return Trained(outcomes, time.monotonic() - begun, steps, device.type, machine(device))
 
@@ -281,10 +278,10 @@ def _wait_for_others(left: Sequence[Job], progress: Progress, deadline: float) -
     Ctrl-C and SIGTERM raise `TrainingInterrupted`.
     """
     runs = sum(not folder.ended for job in left for folder in job.task.folders)
-    if runs:  # otherwise something is written in folders of finished runs
-        progress.note(f"waiting for {count_noun(runs, 'run')} that other processes train")
     free: list[Job] = []
     with Interrupt() as interrupt:
+        if runs:  # otherwise something is written in folders of finished runs
+            progress.note(f"waiting for {count_noun(runs, 'run')} that other processes train")
         while not (free or interrupt.requested) and time.monotonic() < deadline:
             # Not always as long: two processes that took runs from each other must not do it again.
             pause = _LOOK_AGAIN * (0.5 + random.random())

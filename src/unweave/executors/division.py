@@ -33,7 +33,7 @@ def longest_first(job: Job, tasks: Sequence[Task]) -> list[tuple[int, Task]]:
     work = {key: _operations(job.of(task.runs)) for key, task in each.items()}
     all_steps = [sum(run.steps for run in task.runs) for task in tasks]
     left = [
-        (work[task.runs[0].lane_key] * (steps - sum(task.stored_steps)), task)
+        (work[task.runs[0].lane_key] * (steps - sum(task.read_steps())), task)
         for task, steps in zip(tasks, all_steps, strict=True)
     ]
     return sorted(left, key=lambda pair: -pair[0])

@@ -10,7 +10,7 @@ import random
 import time
 from collections import deque
 from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
-from contextlib import AbstractContextManager, ExitStack, suppress
+from contextlib import AbstractContextManager, suppress
 from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar, Literal, Protocol
 
@@ -29,10 +29,11 @@ from unweave.executors.worker import Ended, request
 from unweave.training import Outcome, Progress, TrainingInterrupted, pick_device
 from unweave.training.interrupt import Interrupt
 from unweave.training.leases import FolderInUse, own_leases
+from unweave.training.store import RunFolder
 
 _POLL = 0.5  # seconds between two looks at the workers
 _LOOK_AGAIN = 3.0  # seconds until a task that has to wait is looked at again
-_MOST_PAUSE = 60.0  # seconds until a task is submitted again that others were said to train
+_MOST_PAUSE = 60.0  # seconds before a task of other processes is submitted again, at most
 _SAVING = 120.0  # seconds that workers have to save what they train
 
 _DEVICES = ("auto", "cpu", "cuda")
@@ -50,11 +51,6 @@ def import_engine(module: str, extra: str) -> Any:
         raise ValueError(f"--on {extra} needs {module}: pip install 'unweave[{extra}]'") from None
 
 
-def first_line(error: Exception, line: int = 0) -> str:
-    """Return the first line of an error of an engine, or another one: the last often says why."""
-    return (str(error).strip().splitlines() or [type(error).__name__])[line]
-
-
 class Pool(Protocol):
     """Workers, wherever they are."""
 
@@ -68,9 +64,9 @@ class Pool(Protocol):
         """How many tasks may be submitted and not ended."""
 
     def probe(self, text: str) -> list[Hashable]:
-        """Let a worker of each machine do what a text requests; none if they would have to wait.
+        """Let a worker of each machine do what a text requests.
 
-        Return a key for each.
+        Return a key for each; [] if probes would have to queue.
         """
 
     def submit(self, texts: Sequence[str]) -> list[Hashable]:
@@ -90,8 +86,8 @@ class _Attempt:
     task: Task
     reached: int = 0  # steps of all runs that were stored when a worker died
     lost: int = 0  # submissions without progress whose worker died
-    seconds: float = 0.0  # that workers have told
-    steps: int = 0  # that they took in these
+    seconds: float = 0.0  # of training, as reported by workers
+    steps: int = 0  # taken in these seconds
     not_before: float = field(default=-math.inf)
     waits: bool = False  # for another process, or for files to appear
     returned: int = 0  # times that workers gave it back unfinished
@@ -116,12 +112,13 @@ class _Attempt:
         return "ready"
 
     def add(self, ended: Ended) -> None:
-        """Count what a worker has told."""
-        self.seconds += ended.seconds
-        self.steps += ended.steps
+        """Count the time of a worker; one that was stopped does not report its steps."""
+        if ended.steps:
+            self.seconds += ended.seconds
+            self.steps += ended.steps
 
     def end(self, last: Ended) -> tuple[Task, Ended]:
-        """Return how the task ended, with what all of its workers have told."""
+        """Return how the task ended, with the time and the steps of all of its workers."""
         return self.task, last._replace(seconds=self.seconds, steps=self.steps)
 
     def give_back(self) -> None:
@@ -143,7 +140,7 @@ def drive(
     tries: int,
     watch: Callable[[Sequence[Task], Sequence[Task]], object],
     stops: Callable[[], bool],
-    leaves: Callable[[], bool] = lambda: False,
+    leaves: Callable[[], bool],
 ) -> Iterator[tuple[Task, Ended]]:
     """Let workers do tasks in order; yield each as it ends, done or failed.
 
@@ -207,7 +204,7 @@ def _judge(attempt: _Attempt, ended: Ended, tries: int) -> Ended | None:
         return None
     attempt.count_loss()
     if ended.how == "done":
-        attempt.reported, attempt.appears_by = ended, time.monotonic() + files.APPEARS
+        attempt.reported, attempt.appears_by = ended, time.monotonic() + files.SHOWN_AFTER
         if attempt.lost <= tries:
             return None
         place = attempt.task.store
@@ -223,9 +220,7 @@ def _judge(attempt: _Attempt, ended: Ended, tries: int) -> Ended | None:
 
 def _stop(pool: Pool, running: int) -> None:
     """Let workers save what they train, and wait for them."""
-    if not running:
-        return
-    pool.stop()
+    pool.stop()  # also tasks that were submitted when an error or a second Ctrl-C came
     deadline = time.monotonic() + _SAVING
     while running and time.monotonic() < deadline:
         running -= len(pool.wait(_POLL))
@@ -240,21 +235,25 @@ def _score_parts(
     is scored alone, so that one bad run does not cost the scores of the others.
     """
     waiting, running = deque((part, 1) for part in parts), dict[Hashable, tuple[ScoringTask, int]]()
-    while waiting or running:
-        ready = [waiting.popleft() for _ in range(min(len(waiting), pool.window - len(running)))]
-        keys = pool.submit([request(part) for part, _ in ready]) if ready else []
-        running |= dict(zip(keys, ready, strict=True))
-        for key, ended in pool.wait(_POLL).items():
-            part, tried = running.pop(key)
-            if ended.how == "done":
-                yield json.loads(ended.text)
-            elif ended.how != "failed" and tried < tries:
-                waiting.append((part, tried + 1))
-            elif len(part.folders) > 1:
-                waiting += [(replace(part, folders=(each,)), 1) for each in part.folders]
-            else:
-                why = ended.text or "its worker died; if memory ran out, use fewer --rows"
-                yield {part.folders[0]: unscored(why)}
+    try:
+        while waiting or running:
+            count = min(len(waiting), pool.window - len(running))
+            ready = [waiting.popleft() for _ in range(count)]
+            keys = pool.submit([request(part) for part, _ in ready]) if ready else []
+            running |= dict(zip(keys, ready, strict=True))
+            for key, ended in pool.wait(_POLL).items():
+                part, tried = running.pop(key)
+                if ended.how == "done":
+                    yield json.loads(ended.text)
+                elif ended.how != "failed" and tried < tries:
+                    waiting.append((part, tried + 1))
+                elif len(part.folders) > 1:
+                    waiting += [(replace(part, folders=(each,)), 1) for each in part.folders]
+                else:
+                    why = ended.text or "its worker died; if memory ran out, use fewer --rows"
+                    yield {part.folders[0]: unscored(why)}
+    finally:
+        pool.stop()
 
 
 class RemoteExecutor(abc.ABC):
@@ -298,10 +297,11 @@ class RemoteExecutor(abc.ABC):
         if not every:
             return
         failures: list[str] = []
+        in_use: list[RunFolder] = []
         first = every[0].task
         with self.open(first.device, first.store or "") as pool, Interrupt() as interrupt:
             tasks = self._tasks(every, pool)
-            yield from (Trained(_settled(job, tasks)) for job in every)
+            yield from (Trained(_settled(job, tasks, in_use)) for job in every)
             stops = lambda: interrupt.requested or time.monotonic() >= deadline  # noqa: E731
             leaves = lambda: interrupt.terminated and self.outlasting  # noqa: E731
             _create_folders(tasks)
@@ -314,12 +314,14 @@ class RemoteExecutor(abc.ABC):
                         failures.append(f"{_names(task)}: {ended.text}")
                     else:
                         found = ended.seconds, ended.steps, task.device, ended.machine
-                        yield Trained(_collect(task), *found)
+                        yield Trained(_collect(task, in_use), *found)
         if store := first.run_store:
             own_leases().delete_dead_records(store.root)  # of workers that were killed
         if interrupt.requested:
             stored = [outcome for job in every for outcome in job.task.read_outcomes()]
             raise TrainingInterrupted(stored, interrupt.terminated)
+        for folder in in_use:
+            folder.clean_up()
         if failures:
             raise TasksFailed(
                 f"{len(failures)} of {count_noun(len(tasks), 'task')} failed, and everything else "
@@ -371,11 +373,11 @@ def _create_folders(tasks: Sequence[Task]) -> None:
     """Create the folders of runs, by which workers see the store, and `unweave status` the runs."""
     pairs = [pair for task in tasks for pair in zip(task.runs, task.folders, strict=True)]
     missing = [(run, folder) for run, folder in pairs if not (folder.path / RUN).exists()]
-    with ExitStack() as working:
-        for run, folder in missing:
-            working.enter_context(own_leases().working(folder.path.parent))  # one record for all
-            with suppress(FolderInUse), folder.lock():  # whoever uses it has created it
-                folder.create(run)
+    if missing:
+        with own_leases().working(missing[0][1].path.parent):  # one record for all
+            for run, folder in missing:
+                with suppress(FolderInUse), folder.lock():  # whoever uses it has created it
+                    folder.create(run)
 
 
 def _probe(pool: Pool, text: str, stops: Callable[[], bool]) -> None:
@@ -399,16 +401,18 @@ def _names(task: Task) -> str:
     return f"run {task.runs[0].digest}{f' and {more} beside it' if more else ''}"
 
 
-def _settled(job: Job, tasks: Sequence[Task]) -> list[Outcome]:
+def _settled(job: Job, tasks: Sequence[Task], in_use: list[RunFolder]) -> list[Outcome]:
     """Return the outcomes of runs that are in no task: they are finished, or have failed."""
     todo = {run.digest for task in tasks for run in task.runs}
     rest = tuple(run for run in job.task.runs if run.digest not in todo)
-    return _collect(replace(job.task, runs=rest)) if rest else []
+    return _collect(replace(job.task, runs=rest), in_use) if rest else []
 
 
-def _collect(task: Task) -> list[Outcome]:
-    """Return the outcomes of runs that have ended, whose worker may have been killed after that."""
+def _collect(task: Task, in_use: list[RunFolder]) -> list[Outcome]:
+    """Return the outcomes of ended runs, and delete what a killed worker left.
+
+    Folders that another process may still use are not waited for here, but added to `in_use`.
+    """
     outcomes = task.read_outcomes()
-    for folder in task.folders:
-        folder.clean_up()
+    in_use += [folder for folder in task.folders if not folder.clean_up(wait=0)]
     return outcomes

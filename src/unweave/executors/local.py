@@ -16,7 +16,7 @@ from typing import Any, Literal
 
 import torch
 
-from unweave.core.parallel import usable_cores
+from unweave.core.parallel import starting_processes, usable_cores
 from unweave.core.spec import Count, spec, tag
 from unweave.evaluation.scoring import ScoringTask
 from unweave.evaluation.tasks import Job, ThisProcess, Trained
@@ -27,7 +27,7 @@ from unweave.training.memory import device_memory
 
 _TIDY = 10.0  # seconds that an idle worker has to end
 _MOST_DIED = 2  # different tasks in a row whose worker may die at a device
-_MOST_WORDS = 2000  # characters of what a worker printed before it died
+_MOST_CHARACTERS = 2000  # of what a worker printed to stderr before it died
 
 
 @spec
@@ -144,7 +144,7 @@ class LocalPool:
         place = worker.place
         if self._workers.get(place) is not worker:  # it has been replaced
             return {}
-        ended = Ended.read(reply) if reply else Ended("died", worker.last_words)
+        ended = Ended.read(reply) if reply else Ended("died", worker.last_stderr_line)
         if ended.how == "died":  # also if it lives: an error may have left its device unusable
             self._workers.pop(place).close()
         if place not in self._busy:
@@ -170,23 +170,24 @@ class LocalPool:
 
 
 class _Worker:
-    """A process that does one task at a time, and the thread that hears its replies."""
+    """A process that does one task at a time, and the thread that reads its replies."""
 
     def __init__(self, device: str, place: int, replies: queue.Queue[tuple[_Worker, str]]) -> None:
         self.place = place
         self._errors = tempfile.TemporaryFile()  # noqa: SIM115
-        self.process = subprocess.Popen(
-            [sys.executable, "-m", "unweave.executors.worker"],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=self._errors,
-            text=True,
-            env=_environment(device),
-            start_new_session=True,  # Ctrl-C is the parent's alone
-        )
-        threading.Thread(target=self._hear, args=(replies,), daemon=True).start()
+        with starting_processes():
+            self.process = subprocess.Popen(
+                [sys.executable, "-m", "unweave.executors.worker"],
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=self._errors,
+                text=True,
+                env=_environment(device),
+                start_new_session=True,  # Ctrl-C is the parent's alone
+            )
+        threading.Thread(target=self._read_replies, args=(replies,), daemon=True).start()
 
-    def _hear(self, replies: queue.Queue[tuple[_Worker, str]]) -> None:
+    def _read_replies(self, replies: queue.Queue[tuple[_Worker, str]]) -> None:
         """Pass on every reply, and "" when the process has ended."""
         assert self.process.stdout is not None
         with self.process.stdout as lines:
@@ -204,10 +205,10 @@ class _Worker:
             self.process.stdin.flush()
 
     @property
-    def last_words(self) -> str:
+    def last_stderr_line(self) -> str:
         """The last line that it has printed to stderr, which may say why it died."""
         size = self._errors.seek(0, os.SEEK_END)
-        self._errors.seek(max(0, size - _MOST_WORDS))
+        self._errors.seek(max(0, size - _MOST_CHARACTERS))
         lines = self._errors.read().decode(errors="replace").strip().splitlines()
         return f"it printed last: {lines[-1]}" if lines else ""
 

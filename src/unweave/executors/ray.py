@@ -16,11 +16,12 @@ from typing import Annotated, Any, Literal
 from pydantic import Field
 
 from unweave.core.spec import Count, spec, tag
-from unweave.executors.driver import Pool, RemoteExecutor, first_line, import_engine
+from unweave.core.text import error_line
+from unweave.executors.driver import Pool, RemoteExecutor, import_engine
 from unweave.executors.worker import Ended, work
 
 _ANSWER = 10.0  # seconds until a cluster has to answer
-_SHARE = Annotated[float, Field(ge=0)]
+_Share = Annotated[float, Field(ge=0)]
 
 
 @spec
@@ -33,9 +34,9 @@ class Ray(RemoteExecutor):
 
     address: str | None = None
     """Address of the cluster, "auto" for one that runs here; by default also one started here."""
-    gpus: _SHARE | None = None
+    gpus: _Share | None = None
     """GPUs of a task; by default 1 if the cluster has any."""
-    cpus: _SHARE = 1.0
+    cpus: _Share = 1.0
     """CPU cores of a task."""
     lanes: Count | None = None
     """Runs in a task; by default as many as give every GPU work, at most 64."""
@@ -73,7 +74,7 @@ class Ray(RemoteExecutor):
         except (OSError, RuntimeError, ValueError, ray.exceptions.RayError) as error:
             where = f" at {address}" if address else ""
             raise ValueError(
-                f"cannot reach a Ray cluster{where} ({first_line(error)}): start one with `ray "
+                f"cannot reach a Ray cluster{where} ({error_line(error)}): start one with `ray "
                 "start --head`, or leave out the address to start one here"
             ) from None
 
@@ -195,9 +196,9 @@ class RayTasks:
         except errors.TaskCancelledError:
             return Ended("stopped")
         except errors.RayTaskError as error:  # the worker has no unweave, say
-            return Ended("failed", f"a worker cannot start: {first_line(error, -1)}")
+            return Ended("failed", f"a worker cannot start: {error_line(error, -1)}")
         except errors.RayError as error:
-            return Ended("died", first_line(error))
+            return Ended("died", error_line(error))
 
     def stop(self) -> None:
         """Cancel the tasks, which save what they train."""

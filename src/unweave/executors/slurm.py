@@ -15,7 +15,8 @@ from typing import Any, ClassVar, Literal
 from pydantic import NonNegativeInt
 
 from unweave.core.spec import Count, spec, tag
-from unweave.executors.driver import Pool, RemoteExecutor, first_line, import_engine
+from unweave.core.text import error_line
+from unweave.executors.driver import Pool, RemoteExecutor, import_engine
 from unweave.executors.worker import Ended, work
 from unweave.training.heartbeats import FOLDER
 from unweave.training.interrupt import Interrupt
@@ -117,14 +118,15 @@ class ArrayJobs:
 
     def submit(self, texts: Sequence[str]) -> list[Hashable]:
         """Submit arrays of jobs, one job for each text."""
-        jobs: list[Any] = []
+        keys: list[Hashable] = []
         for at in range(0, len(texts), _ARRAY):
             try:
-                jobs += self._executor.map_array(Requeued(), texts[at : at + _ARRAY])
+                jobs = self._executor.map_array(Requeued(), texts[at : at + _ARRAY])
             except Exception as error:  # submitit raises errors of many kinds
-                raise ValueError(f"Slurm has refused the jobs: {first_line(error, -1)}") from None
-        self._jobs |= {job.job_id: job for job in jobs}
-        return [job.job_id for job in jobs]
+                raise ValueError(f"Slurm has refused the jobs: {error_line(error, -1)}") from None
+            self._jobs |= {job.job_id: job for job in jobs}  # `stop` has to know them already
+            keys += [job.job_id for job in jobs]
+        return keys
 
     def wait(self, seconds: float) -> dict[Hashable, Ended]:
         """Return the jobs that have ended, after some seconds if there are none."""
@@ -142,7 +144,7 @@ def _ended(job: Any) -> Ended:
     try:
         return Ended.read(job.result())
     except Exception as error:  # submitit raises errors of many kinds for a job without a result
-        return Ended("died", f"job {job.job_id}: {first_line(error, -1)}")
+        return Ended("died", f"job {job.job_id}: {error_line(error, -1)}")
 
 
 class Requeued:

@@ -45,7 +45,7 @@ class Watch:
             self._show()
             self._display.__exit__()
 
-    def look(self, running: Sequence[Task], elsewhere: Sequence[Task] = ()) -> None:
+    def look(self, running: Sequence[Task], elsewhere: Sequence[Task]) -> None:
         """Read how far tasks are, here or elsewhere, if the last look is long enough ago."""
         if not self._console or time.monotonic() - self._last < _SECONDS:
             return
@@ -66,6 +66,7 @@ class Watch:
 
     def end(self, task: Task) -> None:
         """Read what became of a task that has ended."""
+        task.pull()
         self._read(task)
         self._last = 0.0  # the next look shows it
 

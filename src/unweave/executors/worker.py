@@ -87,7 +87,7 @@ def _attempt(content: dict[str, Any]) -> Ended:
     host = socket.gethostname()
     try:
         _check_version(content["version"])
-        patience = _QUICK if content["probe"] else files.APPEARS
+        patience = _QUICK if content["probe"] else files.SHOWN_AFTER
         if "scoring" in content:
             return _score(content, patience)
         task = Task.from_json(content)

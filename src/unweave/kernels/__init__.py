@@ -7,7 +7,7 @@ import importlib.util
 import torch
 from torch import Tensor
 
-__all__ = ["BLOCK", "available", "first_line", "on", "supports", "unavailable_reason"]
+__all__ = ["BLOCK", "available", "on", "supports", "unavailable_reason"]
 
 BLOCK = 1024  # every tensor in flat memory starts at a multiple of this many numbers
 
@@ -30,13 +30,9 @@ def unavailable_reason() -> str | None:
     try:
         _run_smallest()
     except Exception as error:  # if Triton cannot build this one, it cannot build the others
-        return f"Triton cannot build them here: {first_line(error)}"
+        why = str(error).partition("\n")[0] or type(error).__name__
+        return f"Triton cannot build them here: {why}"
     return None
-
-
-def first_line(error: Exception) -> str:
-    """Return the first line of an error's message, or its type if there is no message."""
-    return (str(error).splitlines() or [type(error).__name__])[0]
 
 
 def _run_smallest() -> None:

@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 from torch.utils import _pytree as pytree
 
-from unweave.kernels import first_line
+from unweave.core.text import error_line
 
 
 @functools.cache
@@ -64,7 +64,7 @@ class Compiled:
         except torch.OutOfMemoryError:
             raise
         except Exception as error:  # these parts of torch change between versions
-            why = first_line(error)
+            why = error_line(error)
             warnings.warn(f"steps are not compiled, which is slower: {why}", stacklevel=2)
             return torch.enable_grad()(flat)
 

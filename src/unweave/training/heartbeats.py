@@ -22,7 +22,7 @@ FOLDER = ".workers"  # of a store
 BEAT = 10.0  # seconds between two heartbeats
 _TRIES = 100
 
-Count = Annotated[int, Field(ge=0, lt=2**63)]
+_Count = Annotated[int, Field(ge=0, lt=2**63)]
 
 
 class WorkerRecord(TypedDict, total=False):
@@ -34,8 +34,8 @@ class WorkerRecord(TypedDict, total=False):
     time: Required[FiniteFloat]
     device: str
     runs: list[str]
-    step: Count
-    steps: Count
+    step: _Count
+    steps: _Count
     steps_per_second: Annotated[FiniteFloat, Field(ge=0, lt=1e15)]
 
 
@@ -71,6 +71,7 @@ class Worker:
             if self._ended.is_set():
                 return
             self._beats += 1
+            files.disk.mkdir(self.path.parent)  # others delete it when it is empty
             record = {
                 "host": self.process.host,
                 "pid": self.process.pid,
@@ -85,7 +86,6 @@ class Worker:
         pauses = chain((BEAT / 2**power for power in range(4, 0, -1)), repeat(BEAT))
         while not self._ended.wait(next(pauses)):
             with suppress(OSError):  # others wait for several heartbeats
-                files.disk.mkdir(self.path.parent)
                 self.beat()
 
     def end(self) -> None:

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import atexit
 import errno
+import math
 import os
 import re
 import shutil
@@ -22,7 +23,7 @@ from pathlib import Path
 from typing import Any
 
 from unweave.core import files
-from unweave.core.files import SMALL, UNFINISHED, Disk
+from unweave.core.files import SMALL, UNFINISHED, Disk, OddFile
 from unweave.core.outputs import RUN
 from unweave.core.processes import Process, has_ended, this_process
 from unweave.training.heartbeats import FOLDER
@@ -94,14 +95,31 @@ class RemoteStore:
         self._absent.discard(path)
         self._versions.pop(path, None)
 
-    def read(self, path: Path) -> bytes | None:
-        """Return the content of an object now; None if it does not exist."""
+    def read(self, path: Path, most: float) -> bytes | None:
+        """Return the content of an object now; None if it does not exist.
+
+        Raise an OddFile for more than `most` bytes, of which no more are downloaded.
+        """
         try:
             with self._errors(path):
-                content: bytes = self._system.cat_file(self._key(path))
-                return content
+                content = self._begin(self._key(path), most)
         except FileNotFoundError:
             return None
+        if len(content) > most:
+            reason = f"expected at most {most:,} bytes, got more"
+            raise OddFile(errno.EINVAL, reason, self.name(path))
+        return content
+
+    def _begin(self, key: str, most: float) -> bytes:
+        """Return the first `most` bytes of an object, and one more if it has more."""
+        end = None if math.isinf(most) else int(most) + 1
+        try:
+            content: bytes = self._system.cat_file(key, end=end)
+        except Exception:
+            if self._system.size(key):
+                raise
+            return b""  # of an empty object, S3 has no range of bytes
+        return content
 
     def names(self, folder: Path) -> list[str]:
         """Return the names of all objects in a folder now, the latest change first."""
@@ -130,15 +148,15 @@ class RemoteStore:
             new = {path: _version(facts) for path, facts in there.items()}
             changed = [path for path in new if self._versions.get(path) != new[path]]
             now = [p for p in changed if p.name == RUN or (text and p.suffix in _TEXT)]
-            self._download(now)
-            for path in changed:
-                if path not in now:
-                    path.parent.mkdir(parents=True, exist_ok=True)
-                    path.write_bytes(b"")
-                    self._absent.add(path)
-            self._versions |= {path: new[path] for path in changed}
+            later = [path for path in changed if path not in now]
+            for path in later:
+                path.parent.mkdir(parents=True, exist_ok=True)
+                path.write_bytes(b"")
+                self._absent.add(path)
+            self._versions |= {path: new[path] for path in (*later, *self._download(now))}
         for path, time in _newest(there).items():
-            os.utime(path, (time, time))  # runs are listed by the times of their folders
+            with suppress(FileNotFoundError):  # its only file was deleted meanwhile
+                os.utime(path, (time, time))  # runs are listed by the times of their folders
 
     def fetch(self, path: Path) -> None:
         """Download a file that is empty in the mirror."""
@@ -150,13 +168,21 @@ class RemoteStore:
     def _path(self, key: str) -> Path:
         return self.root / key.lstrip("/").removeprefix(self._base.lstrip("/") + "/")
 
-    def _download(self, paths: list[Path]) -> None:
+    def _download(self, paths: list[Path]) -> list[Path]:
+        """Download files; return all but those that were deleted meanwhile."""
         keys = {self._key(path): path for path in paths}
-        contents = self._system.cat(list(keys), on_error="omit") if keys else {}
+        contents = self._system.cat(list(keys), on_error="return") if keys else {}
+        found = []
         for key, content in contents.items():
+            if isinstance(content, FileNotFoundError):
+                continue
+            if isinstance(content, Exception):
+                raise content
             keys[key].parent.mkdir(parents=True, exist_ok=True)
             keys[key].write_bytes(content)
             self._absent.discard(keys[key])
+            found.append(keys[key])
+        return found
 
     @contextmanager
     def _errors(self, path: Path) -> Iterator[None]:
@@ -200,7 +226,7 @@ class RemoteDisk(Disk):
 
     def read(self, path: Path, most: float = SMALL) -> bytes | None:
         store = self._store(path)
-        return store.read(path) if store else super().read(path, most)
+        return store.read(path, most) if store else super().read(path, most)
 
     def names(self, folder: Path) -> list[str]:
         store = self._store(folder)

@@ -102,13 +102,17 @@ class StoreStatus:
 def read_status(root: Path) -> StoreStatus:
     """Read how far the runs of a store are; a damaged folder is described and not an error."""
     files.disk.pull(root)
-    workers, steps = _workers(root), recorded_steps([root])
+    workers = _workers(root)
+    steps = _steps(workers)
     return StoreStatus(tuple(_run(RunFiles(path), steps) for path in run_paths(root)), workers)
 
 
 def recorded_steps(roots: Iterable[Path]) -> dict[str, int]:
     """Return the steps of the runs that workers of stores train now, according to their records."""
-    workers = [worker for root in roots for worker in _workers(root)]
+    return _steps(worker for root in roots for worker in _workers(root))
+
+
+def _steps(workers: Iterable[WorkerStatus]) -> dict[str, int]:
     return {run: worker.step for worker in workers for run in worker.runs}
 
 

@@ -21,6 +21,7 @@ from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
+from hashlib import sha256
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -167,11 +168,18 @@ class RunFolder(RunFiles):
         if self.weights.exists():
             self.drop_states(before=max(self.states, default=0))
 
-    def clean_up(self) -> None:
-        """Delete what a process left that was killed after the run had ended, such as its lease."""
-        if read_leases(self.path) or len(self.states) > 1:
-            with suppress(FolderInUse), self.lock():
-                self.drop_older_states()
+    def clean_up(self, wait: float | None = None) -> bool:
+        """Delete what a process left that was killed after the run had ended, such as its lease.
+
+        Return False if another process uses the folder, after `wait` as in `lock`.
+        """
+        try:
+            if read_leases(self.path) or len(self.states) > 1:
+                with self.lock(wait):
+                    self.drop_older_states()
+        except FolderInUse:
+            return False
+        return True
 
     def read_data(self) -> DataRecord:
         """The description of the data that the run was begun on."""
@@ -258,10 +266,10 @@ class Store:
         Settings are compared as plain JSON, so that a store of many runs is searched quickly.
         Folders that cannot be read are left out.
         """
-        others: dict[str, list[tuple[int, RunFolder]]] = {}
+        others: dict[bytes, list[tuple[int, RunFolder]]] = {}
         for folder in self.folders():
             with suppress(OSError, ValueError, RecursionError):
-                key, steps = _all_but_steps(folder.settings)
+                key, steps = _stored_settings(folder.path, (folder.path / RUN).stat().st_mtime_ns)
                 others.setdefault(key, []).append((steps, folder))
         found = {}
         for run in runs:
@@ -310,7 +318,13 @@ def refuse_model_file(name: str) -> None:
         )
 
 
-def _all_but_steps(content: dict[str, Any]) -> tuple[str, int]:
-    """Return the JSON of a run without its steps, as text, and its steps."""
+@functools.lru_cache(maxsize=100_000)
+def _stored_settings(path: Path, _changed: int) -> tuple[bytes, int]:
+    """Return `_all_but_steps` of a stored run; its run.json is read once."""
+    return _all_but_steps(RunFolder(path).settings)
+
+
+def _all_but_steps(content: dict[str, Any]) -> tuple[bytes, int]:
+    """Return a checksum of the settings of a run without its steps, and its steps."""
     others = {name: value for name, value in content.items() if name != "steps"}
-    return json.dumps(others, sort_keys=True), int(content["steps"])
+    return sha256(json.dumps(others, sort_keys=True).encode()).digest(), int(content["steps"])

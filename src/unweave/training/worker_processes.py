@@ -20,8 +20,7 @@ from multiprocessing.util import Finalize
 
 import torch
 
-from unweave.core.parallel import WorkerKilled
-from unweave.core.signals import blocked
+from unweave.core.parallel import WorkerKilled, starting_processes
 from unweave.data import Dataset, StreamedDataset
 from unweave.training.engine import Engine, Sums
 
@@ -160,7 +159,7 @@ def _fork(
     failures: list[BaseException],
 ) -> None:
     try:
-        with warnings.catch_warnings(), blocked(signal.SIGINT, signal.SIGTERM):
+        with warnings.catch_warnings(), starting_processes(signal.SIGINT, signal.SIGTERM):
             # Python warns about forking a process that has threads, which this thread is for.
             warnings.simplefilter("ignore", DeprecationWarning)
             for process in processes:
