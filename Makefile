@@ -12,9 +12,10 @@ NODE_NEEDED := make test and make app need Node 20.19 or newer with npm: apt-get
 
 .PHONY: test lint types explorer pytest app demo bench clean
 
-# Two at a time: Python's packages beside Node's, and types beside the explorer.
+# Two at a time: Python's packages beside Node's, and types beside the explorer. The tests use all cores.
 test:
-	@$(MAKE) --no-print-directory --jobs=2 lint types explorer pytest
+	@$(MAKE) --no-print-directory --jobs=2 --output-sync=target lint types explorer
+	@$(MAKE) --no-print-directory pytest
 
 lint: $(VENV)/ready
 	$(BIN)/ruff check src tests benchmarks examples

@@ -484,7 +484,7 @@ def test_fit_returns_models_from_other_processes(tmp_path):
 def test_a_study_has_the_same_results_wherever_it_is_trained(tmp_path):
     """Results of the study of `test_papers_study`, by the fake engine in other parts."""
     from test_papers_study import at, content, study_of
-    from unweave.studies.study import train_or_load
+    from unweave.studies.training import train_or_load
 
     here, there = tmp_path / "here", tmp_path / "there"
     assert train_or_load(at(here, on=uw.Local(lanes=2)), study_of(lanes=3)).complete

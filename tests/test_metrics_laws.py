@@ -9,6 +9,7 @@ import json
 import math
 from dataclasses import replace
 from functools import cache
+from types import MappingProxyType
 
 import numpy as np
 import pytest
@@ -369,3 +370,12 @@ def test_score_survives_json(metric):
     assert repr(again) == repr(score)
     assert metric.key in repr(score)
     assert (score.name, score.protocol) == (metric.name, metric.protocol)
+
+
+def test_json_of_a_score_is_a_copy_of_plain_dicts():
+    """What a user does with it must not change the score."""
+    score = Score("own", "", 1.0, parts=MappingProxyType({"a": 1.0}), details={"b": 2})
+    content = score.to_json()
+    assert json.loads(json.dumps(content))["parts"] == {"a": 1.0}
+    content["details"]["b"] = content["parts"]["a"] = 3
+    assert (score.parts["a"], score.details["b"]) == (1.0, 2)

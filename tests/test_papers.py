@@ -29,7 +29,7 @@ from unweave.papers.kim2018 import fig3 as kim_fig3
 from unweave.papers.sikka2019 import fig1
 from unweave.papers.sikka2019.deep import Sweep
 from unweave.studies.drawing import figure_style, letter_panels, panels, save_figure
-from unweave.studies.study import train_or_load
+from unweave.studies.training import train_or_load
 from unweave.theory import solve
 
 PAGES = Path(__file__).parent.parent / "docs/papers"

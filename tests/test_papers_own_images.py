@@ -16,7 +16,8 @@ from unweave.papers.esmaeili2019 import faces
 from unweave.papers.kim2018 import unlabelled
 from unweave.papers.kim2018.methods import DISTORTION, setting_of
 from unweave.papers.mathieu2019 import sparsity
-from unweave.studies.study import PICTURES, Network, Results, add_networks, train_or_load
+from unweave.studies.study import PICTURES, Network, Results, add_networks
+from unweave.studies.training import train_or_load
 
 ON_FILES = [("kim2018", "fig12"), ("kim2018", "fig13"), ("kim2018", "fig15"),
             ("esmaeili2019", "fig8"), ("mathieu2019", "fig4-celeba")]  # fmt: skip

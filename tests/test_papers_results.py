@@ -20,7 +20,8 @@ from unweave.papers.mathieu2019 import appc, fig3
 from unweave.studies.drawing import figure_style
 from unweave.studies.images import pack_array, unpack_array
 from unweave.studies.page import version
-from unweave.studies.study import PICTURES, NotTrained, Study, read_networks, train_or_load
+from unweave.studies.study import PICTURES, NotTrained, Study, read_networks
+from unweave.studies.training import train_or_load
 from unweave.studies.workspace import today
 from unweave.training import Silent
 from unweave.training.store import Store

@@ -29,8 +29,8 @@ from unweave.studies.study import (
     add_networks,
     merge,
     read_networks,
-    train_or_load,
 )
+from unweave.studies.training import train_or_load
 from unweave.training import Silent, train
 
 DATA = uw.data.Blobs(side=8, positions=4)
@@ -109,7 +109,7 @@ def test_results_contain_settings_curves_facts_and_costs(whole):
 def test_stored_networks_are_not_trained_again(whole, tmp_path, monkeypatch):
     file_of(tmp_path).parent.mkdir(parents=True)
     file_of(tmp_path).write_bytes(file_of(whole).read_bytes())
-    monkeypatch.setattr("unweave.studies.study.Job", None)
+    monkeypatch.setattr("unweave.studies.training.Job", None)
     assert train_or_load(at(tmp_path), study_of()).complete
     assert not (tmp_path / "runs").exists()
 
@@ -135,7 +135,7 @@ def test_the_limit_of_networks_counts_over_all_studies_of_a_call(tmp_path):
 def test_training_stops_at_the_deadline_and_continues_from_checkpoints(whole, tmp_path):
     clock, said = [0.0], []
     with pytest.MonkeyPatch.context() as patch:
-        for place in ("unweave.training.interrupt", "unweave.studies.study"):
+        for place in ("unweave.training.interrupt", "unweave.studies.training"):
             patch.setattr(f"{place}.time.monotonic", lambda: clock[0])
         one = at(tmp_path, deadline=1.0, progress=Late(clock, 7), say=said.append)
         assert train_or_load(one, study_of()).networks == []

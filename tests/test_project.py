@@ -3,6 +3,7 @@
 import ast
 import importlib
 import inspect
+import pydoc
 import re
 import subprocess
 import sys
@@ -255,6 +256,23 @@ def test_names_of_a_stub_are_those_that_a_type_checker_sees(package):
     assert set(package.__all__) <= set(dir(package))
     with pytest.raises(AttributeError, match="has no attribute 'nothing'"):
         _ = package.nothing
+
+
+PUBLIC = ["aggregate", "data", "latents", "metrics", "networks", "objectives", "papers"]
+PUBLIC += ["presets", "report", "theory"]
+
+
+@pytest.mark.parametrize("folder", PUBLIC)
+def test_a_folder_exports_its_own_names_and_nothing_that_it_only_uses(folder):
+    """Help shows what is in `__all__`."""
+    package, found = importlib.import_module(f"unweave.{folder}"), {}
+    exec(f"from unweave.{folder} import *", found)
+    assert found.keys() - {"__builtins__"} == set(package.__all__)
+    shown = pydoc.plain(pydoc.render_doc(package))
+    for name in package.__all__:
+        if inspect.isfunction(found[name]) or inspect.isclass(found[name]):
+            assert found[name].__module__.startswith("unweave.")
+            assert f" {name}" in shown
 
 
 def test_public_names_are_documented():

@@ -35,3 +35,6 @@ from unweave.aggregate.kernels import (
     kernel_constants as kernel_constants,
     mmd as mmd,
 )
+from unweave.core.lazy import public_names
+
+__all__ = public_names(__name__)

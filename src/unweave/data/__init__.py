@@ -6,6 +6,7 @@ drawn. The union `Data` is the registry of specs.
 
 from typing import Annotated
 
+from unweave.core.lazy import public_names
 from unweave.core.parts import Open
 from unweave.data.dataset import (
     MISSING as MISSING,
@@ -70,5 +71,7 @@ from unweave.data.synthetic.shapes2d_variants import (
 )
 from unweave.data.synthetic.shapes3d import Shapes3D as Shapes3D
 from unweave.data.synthetic.toy import Blobs as Blobs, Blocks as Blocks
+
+__all__ = public_names(__name__)
 
 Data = Annotated[SourceData | Selected | Paired, Open()]

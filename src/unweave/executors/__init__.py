@@ -8,12 +8,13 @@ from pydantic import Field
 
 from unweave.core.assignments import override
 from unweave.core.hints import nearest
+from unweave.core.lazy import public_names
 from unweave.core.spec import members
-from unweave.executors.local import Local
-from unweave.executors.ray import Ray
-from unweave.executors.slurm import Slurm
+from unweave.executors.local import Local as Local
+from unweave.executors.ray import Ray as Ray
+from unweave.executors.slurm import Slurm as Slurm
 
-__all__ = ["AnyExecutor", "Local", "Ray", "Slurm", "executor_from"]
+__all__ = public_names(__name__)
 
 AnyExecutor = Annotated[Local | Ray | Slurm, Field(discriminator="kind")]
 

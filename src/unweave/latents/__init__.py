@@ -10,6 +10,7 @@ import functools
 import torch
 from torch import Tensor
 
+from unweave.core.lazy import public_names
 from unweave.latents.block import (
     Block as Block,
     FactorisedBlock as FactorisedBlock,
@@ -42,6 +43,8 @@ from unweave.latents.independent import (
 from unweave.latents.mixture import GaussianMixture as GaussianMixture, VampPrior as VampPrior
 from unweave.latents.prior import AnnealedPrior as AnnealedPrior, PriorDensity as PriorDensity
 from unweave.latents.tree import Latent as Latent, Product as Product
+
+__all__ = public_names(__name__)
 
 
 @functools.cache

@@ -31,6 +31,7 @@ scipy.stats and scipy.optimize load slowly, and most commands do not need them, 
 that use them import them.
 """
 
+from unweave.core.lazy import public_names
 from unweave.metrics.beta_vae_score import beta_vae_score as beta_vae_score
 from unweave.metrics.clusters import (
     cluster_occupancy as cluster_occupancy,
@@ -92,3 +93,5 @@ from unweave.metrics.unsupervised import (
     mean_pairwise_information as mean_pairwise_information,
 )
 from unweave.metrics.validation import PerRow as PerRow
+
+__all__ = public_names(__name__)

@@ -173,8 +173,16 @@ METRICS: dict[str, Metric] = {
         # Ties are broken at random, which adds a little spurious mutual information. Codes that are
         # narrow relative to the widest are pruned.
         *(
-            Metric("info_mec", protocol, info_mec, (*_MIXED, learnable_classes()), 0.9, _SCALE,
-                   slow=True, estimate=info_mec_estimates)
+            Metric(
+                "info_mec",
+                protocol,
+                info_mec,
+                (*_MIXED, learnable_classes()),
+                perfect=0.9,
+                sensitive_to=_SCALE,
+                slow=True,
+                estimate=info_mec_estimates,
+            )
             for protocol in ("hsu2023", "hsu2024")
         ),
         Metric("mcc", "hyvarinen2016", mcc),
@@ -182,7 +190,9 @@ METRICS: dict[str, Metric] = {
         Metric("beta_vae_score", "kim2018", beta_vae_score, _FIXED, sensitive_to=_SCALE),
         Metric("beta_vae_score", "locatello2019", beta_vae_score, _FIXED, sensitive_to=_SCALE),
         # The same number as kim2018.
-        Metric("beta_vae_score", "higgins2017", beta_vae_score, _FIXED, 0.99, _SCALE, slow=True),
+        Metric(
+            "beta_vae_score", "higgins2017", beta_vae_score, _FIXED, sensitive_to=_SCALE, slow=True
+        ),
         Metric("factor_vae_score", "mathieu2019", factor_vae_score, _FIXED),
         Metric("irs", "suter2019", irs, _CLASSES, sensitive_to=_SCALE),
         Metric("irs", "locatello2019", irs, _CLASSES, sensitive_to=_SCALE),
@@ -196,9 +206,17 @@ METRICS: dict[str, Metric] = {
         # A line separates only the ends of a range from the rest.
         Metric("explicitness", "ridgeway2018", explicitness, _LEARNT, perfect=0.7, slow=True),
         # Ten labels do not cover all values.
-        Metric("downstream", "locatello2019", downstream, _FEW, 0.75, _SCALE, slow=True),
+        Metric(
+            "downstream",
+            "locatello2019",
+            downstream,
+            _FEW,
+            perfect=0.75,
+            sensitive_to=_SCALE,
+            slow=True,
+        ),
     )
-}  # fmt: skip
+}
 
 
 UNSUPERVISED: dict[str, Metric] = {

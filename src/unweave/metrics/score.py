@@ -97,6 +97,7 @@ class Score:
         plain = {each.name: getattr(self, each.name) for each in fields(self)}
         del plain["rows_read"]
         matrix = None if self.matrix is None else self.matrix.tolist()
+        plain |= {"parts": dict(self.parts), "details": dict(self.details)}  # not the score's own
         return plain | {"matrix": matrix, "interval": self.interval and list(self.interval)}
 
     @classmethod

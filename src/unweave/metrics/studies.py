@@ -95,8 +95,11 @@ def agreement(scores: Sequence[Mapping[str, Score | float]]) -> Agreement:
         )
     from scipy import stats
 
-    kinds = (stats.pearsonr, stats.spearmanr, stats.kendalltau)
-    tests = dict(zip(get_args(Correlation), kinds, strict=True))
+    tests: dict[Correlation, Callable[[Floats, Floats], Any]] = {
+        "pearson": stats.pearsonr,
+        "spearman": stats.spearmanr,
+        "kendall": stats.kendalltau,
+    }
     values, left_out = _comparable(scores)
     names = tuple(values)
     shape = len(names), len(names)

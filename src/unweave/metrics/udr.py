@@ -73,9 +73,10 @@ def udr(
         for j in range(count):
             if i != j and prepared[i].size and prepared[j].size:
                 a, b = prepared[i], prepared[j]
-                strengths = np.einsum("na,nb->ab", a, b) / len(a)  # correlations
                 if protocol == "duan2020-lasso":
                     strengths = lasso(a.T @ a / len(a), a.T @ b / len(a), _ALPHA)
+                else:
+                    strengths = np.einsum("na,nb->ab", a, b) / len(a)  # correlations
                 pairs[i, j] = one_to_one(np.abs(strengths))
     return [
         Score(

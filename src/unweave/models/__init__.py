@@ -1,5 +1,6 @@
 """Models: networks that encode, decode and run a forward pass, without a loss."""
 
+from unweave.core.lazy import public_names
 from unweave.models.infogan import (
     GeneratedBatch as GeneratedBatch,
     ImageCritic as ImageCritic,
@@ -7,3 +8,5 @@ from unweave.models.infogan import (
 )
 from unweave.models.model import Model as Model, as_float32 as as_float32
 from unweave.models.vae import ForwardPass as ForwardPass, VAEModel as VAEModel
+
+__all__ = public_names(__name__)

@@ -2,6 +2,7 @@
 
 from typing import Annotated
 
+from unweave.core.lazy import public_names
 from unweave.core.parts import Open
 from unweave.objectives import base as base, divergences as divergences
 from unweave.objectives.adversarial import (
@@ -52,6 +53,8 @@ from unweave.objectives.matching import (
     AlphaBetaVAE as AlphaBetaVAE,
     InfoVAE as InfoVAE,
 )
+
+__all__ = public_names(__name__)
 
 Objective = Annotated[
     VAE

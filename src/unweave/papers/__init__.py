@@ -14,6 +14,7 @@ from tempfile import TemporaryFile
 from unweave.core.console import PlainConsole
 from unweave.core.files import make_folder
 from unweave.core.hints import nearest, nearest_path
+from unweave.core.lazy import public_names
 from unweave.data import Arrays, InMemory, from_array
 from unweave.data.dataset import DataNotFound
 from unweave.papers import esmaeili2019, kim2018, mathieu2018, mathieu2019, sikka2019
@@ -26,7 +27,8 @@ from unweave.studies.page import (
     write_page,
     write_result,
 )
-from unweave.studies.study import NotTrained, merge, train_or_load
+from unweave.studies.study import NotTrained, merge
+from unweave.studies.training import train_or_load
 from unweave.studies.workspace import (
     Claim as Claim,
     Cost,
@@ -36,6 +38,8 @@ from unweave.studies.workspace import (
     Workspace as Workspace,
     judge as judge,
 )
+
+__all__ = public_names(__name__)
 
 FIGURES: tuple[Reproduction, ...] = (
     *sikka2019.FIGURES,

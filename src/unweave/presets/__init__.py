@@ -12,12 +12,13 @@ from pathlib import Path
 from typing import Any
 
 from unweave.core.hints import nearest
+from unweave.core.lazy import public_names
 from unweave.core.spec import to_json
 from unweave.presets import esmaeili2019, kim2018, mathieu2018, mathieu2019, sikka2019
-from unweave.presets.base import Preset
+from unweave.presets.base import Preset as Preset
 from unweave.training.overrides import base_from
 
-__all__ = ["PRESETS", "Preset", "base_of", "preset", "presets_of"]
+__all__ = public_names(__name__)
 
 _PAPERS = (kim2018, mathieu2019, mathieu2018, sikka2019, esmaeili2019)
 PRESETS: dict[str, Preset] = {each.name: each for paper in _PAPERS for each in paper.PRESETS}

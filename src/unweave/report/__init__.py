@@ -1,5 +1,6 @@
 """Reports: self-contained pages about a run or a comparison, and charts of studies of metrics."""
 
+from unweave.core.lazy import public_names
 from unweave.report.compare import (
     render_comparison as render_comparison,
     write_comparison as write_comparison,
@@ -10,3 +11,5 @@ from unweave.report.studies import (
     save as save,
     sensitivity_chart as sensitivity_chart,
 )
+
+__all__ = public_names(__name__)

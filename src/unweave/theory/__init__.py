@@ -1,5 +1,6 @@
 """The papers' theory as functions: closed forms, identities, and the bias of batch estimates."""
 
+from unweave.core.lazy import public_names
 from unweave.theory.bias import (
     Encodings as Encodings,
     Estimates as Estimates,
@@ -37,3 +38,5 @@ from unweave.theory.matching import (
     Matching as Matching,
     match_latents as match_latents,
 )
+
+__all__ = public_names(__name__)
