@@ -118,8 +118,11 @@ FEWEST = {
 
 
 @contextmanager
-def few_rounds_of_boosting(rounds):
+def few_fits(rounds):
+    """Boost for few rounds, and choose among four penalties of logistic regression."""
     with pytest.MonkeyPatch.context() as patch:
+        module = sys.modules["unweave.metrics.downstream"]
+        patch.setattr(module, "_PENALTIES", module._PENALTIES[::3])
         for name in ("dci", "downstream"):
             patch.setattr(
                 sys.modules[f"unweave.metrics.{name}"], "boost", partial(boost, rounds=rounds)

@@ -21,9 +21,10 @@ def workspace(path, console=None):
 
 @pytest.fixture
 def sketches(monkeypatch):
-    """Write drawings of few pixels, and no SVG, which takes longer than all else."""
+    """Write drawings of few pixels, without layout and SVG, which take longer than all else."""
 
     def save(figure, stem):
+        figure.set_layout_engine("none")
         figure.savefig(stem.with_suffix(".png"), dpi=10)
         return [stem.with_suffix(".png")]
 

@@ -69,7 +69,7 @@ MAPPED = [(o, network, mapped) for o in SHAPES for network in NETWORKS for mappe
 )
 def test_a_lane_trains_like_a_single_run(objective, network, vectorised):
     """To float tolerance, with other seeds and weights beside it, vectorised or not."""
-    steps = 4
+    steps = 2
     runs = [
         small_run(objective=weights_of(objective, factor), network=network, seed=seed)
         for seed, factor in [(0, 1.0), (1, 1.0), (1, 0.5)]
@@ -101,11 +101,11 @@ def test_objectives_and_latents_train_in_lanes_and_resume(objective, latent):
     runs = [small_run(objective=objective, latent=latent, seed=seed) for seed in (0, 1)]
     runs = [run.resolve(DATASET) for run in runs]
     together, alone, resumed = lanes_of(runs), lanes_of(runs[1:]), lanes_of(runs)
-    advance(together, 2)
-    resumed.restore([{n: t.clone() for n, t in together.state.lane(k).items()} for k in (0, 1)], 2)
-    values = advance(together, 2)
-    advance(alone, 4)
-    advance(resumed, 2)
+    advance(together, 1)
+    resumed.restore([{n: t.clone() for n, t in together.state.lane(k).items()} for k in (0, 1)], 1)
+    values = advance(together, 1)
+    advance(alone, 2)
+    advance(resumed, 1)
     assert all(value.isfinite().all() for value in values.values())
     assert set(together.players) == {"model", *objective.critics} == set(together.state.names)
     for lane in (0, 1):
@@ -190,12 +190,12 @@ PARTS = [
 def test_lanes_resume_bit_for_bit(parts):
     runs = [small_run(**parts, seed=seed) for seed in (0, 1)]
     whole = lanes_of(runs)
-    advance(whole, 3)
+    advance(whole, 2)
     saved = [{n: t.clone() for n, t in whole.state.lane(lane).items()} for lane in range(2)]
-    advance(whole, 3)
+    advance(whole, 1)
     resumed = lanes_of(runs)
-    resumed.restore(saved, 3)
-    advance(resumed, 3)
+    resumed.restore(saved, 2)
+    advance(resumed, 1)
     for lane in range(2):
         for name, value in whole.state.lane(lane).items():
             assert torch.equal(value, resumed.state.lane(lane)[name]), name
@@ -250,7 +250,7 @@ def test_one_number_that_is_not_finite_is_found_in_its_lane(value):
 @pytest.mark.parametrize("likelihood", LIKELIHOODS, ids=str)
 def test_every_likelihood_trains(likelihood, tmp_path):
     """The distortion falls, a shared scale is learned, and the store has all weights."""
-    runs = [small_run(likelihood=likelihood, steps=40, seed=seed) for seed in (0, 1)]
+    runs = [small_run(likelihood=likelihood, steps=20, seed=seed) for seed in (0, 1)]
     for outcome in train(runs, DATASET, Store(tmp_path)):
         assert outcome.log[-1]["distortion"] < outcome.log[0]["distortion"]
         assert all(v != 0 for n, v in outcome.weights.items() if n.startswith("model.head."))

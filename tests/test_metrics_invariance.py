@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 from hypothesis import HealthCheck, Phase, given, settings, strategies as st
 
-from lattice_tables import QUICK, few_rounds_of_boosting, lattice, quick
+from lattice_tables import QUICK, few_fits, lattice, quick
 from unweave.metrics import METRICS, UNSUPERVISED, Table
 
 pytestmark = pytest.mark.filterwarnings("ignore::unweave.metrics.FewRowsWarning")
@@ -163,8 +163,8 @@ metrics = pytest.mark.parametrize("metric", EVERY.values(), ids=EVERY)
 
 
 @pytest.fixture(autouse=True, scope="module")
-def fewer_rounds_of_boosting():
-    with few_rounds_of_boosting(5):
+def fewer_fits():
+    with few_fits(5):
         yield
 
 

@@ -18,7 +18,7 @@ from lattice_tables import (
     QUICK,
     TABLES,
     blurred,
-    few_rounds_of_boosting,
+    few_fits,
     identity,
     lattice,
     noise,
@@ -30,8 +30,8 @@ from unweave.metrics import METRICS, UNSUPERVISED, FewRowsWarning, Score, Table
 
 
 @pytest.fixture(autouse=True, scope="module")
-def fewer_rounds_of_boosting():
-    with few_rounds_of_boosting(25):
+def fewer_fits():
+    with few_fits(10):
         yield
 
 

@@ -224,4 +224,8 @@ def main(rank, folder):
 
 
 if __name__ == "__main__":
-    main(int(sys.argv[1]), Path(sys.argv[2]))
+    for rank in (0, 1):  # after the imports, which take longest
+        if not os.fork():
+            main(rank, Path(sys.argv[1]))
+    for _ in (0, 1):
+        os.wait()
