@@ -73,7 +73,7 @@ class _FigureFacts(TypedDict):
 
 
 _OUR_CHOICE = re.compile(r"\bour (bound|reading|weight|range)")  # in what is expected
-_BY_OUR_CHOICE = "by our bound"  # passes that depend on it
+_BY_OUR_CHOICE = "of these by our bound"  # passes that depend on it
 _TITLE = "# Papers reproduced"
 _STATUSES = ("reproduced", "partly", "not reproduced", "not an experiment")
 _VERDICTS = """A claim
