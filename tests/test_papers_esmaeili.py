@@ -28,7 +28,8 @@ def test_verdicts_follow_from_the_terms():
         claims = claims_of({**SOUND, name: [*SOUND[name], other]}, MOST)  # one seed is not like it
         assert claims[number].verdict == "fail", name
     for number, name, short in (
-        (0, "①", {"information": 0.1}), (3, "③", {"likelihood": -1.5}), (4, "④", {"mismatch": 0.3}),
+        (0, "①", {"information": 0.1}), (2, "②", {"information": 4.0}),
+        (3, "③", {"likelihood": -1.5}), (4, "④", {"mismatch": 0.3}),
     ):  # fmt: skip
         other = SOUND[name][0]._replace(**short)  # the right way, but not as far as our bound
         claims = claims_of({**SOUND, name: [other]}, MOST)

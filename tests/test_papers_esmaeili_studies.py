@@ -196,7 +196,7 @@ SURE = np.diag([50] * 10).tolist()  # every class shows one digit
 VAGUE = np.full((10, 10), 5).tolist()
 SOME = (np.diag([20] * 10) + 5).tolist()
 SOUND = {
-    "informations": [1.0] * 7 + [0.0] * 3, "peak": 0.5,
+    "informations": [1.0] * 7 + [0.0] * 3, "first": 0.5,
     "β-VAE kept": [0.5] * 7, "β-SVAE kept": [0.95] * 7, "HFVAE kept": [0.97] * 7,
     "β-SVAE prior": VAGUE, "HFVAE prior": SURE,
     "beyond": 0.8, "recognised": 0.9, "ordered": 0.9,
@@ -209,7 +209,7 @@ def found(**changes):
     """Return groups of networks as the paper describes them, except for changes."""
     has = SOUND | changes
     curves = {
-        f"{INFORMATION}style.{d}": [0.0, has["peak"], value]
+        f"{INFORMATION}style.{d}": [has["first"], value]
         for d, value in enumerate(has["informations"])
     }
     unseen = {"distortion": 100.0} | {key: has[key] for key in ("beyond", "recognised", "ordered")}
@@ -242,20 +242,22 @@ def verdicts(groups):
         ({}, {}),
         ({"informations": [1.0] * 8 + [0.0] * 2}, {0: "undecided"}),
         ({"informations": [1.0] * 10}, {0: "undecided", 1: "fail", 2: "undecided"}),
-        ({"peak": 0.0, "informations": [1.0] * 7 + [0.05] * 3}, {2: "fail"}),
+        ({"first": 0.0, "informations": [1.0] * 7 + [0.05] * 3}, {2: "fail"}),
+        ({"first": 0.08}, {2: "undecided"}),  # never informative
         ({"β-VAE kept": [0.95] * 7}, {3: "undecided", 5: "undecided"}),
         ({"β-VAE kept": [0.99] * 7}, {3: "undecided", 5: "fail"}),
         ({"HFVAE kept": [0.97, 0.97, 0.97, 0.8, 0.97, 0.97, 0.97]}, {4: "undecided"}),
-        ({"HFVAE prior": VAGUE}, {6: "undecided"}),  # classes show no digit: the weights are ours
-        ({"HFVAE prior": SOME}, {6: "undecided"}),  # higher, and not much
+        # Classes show no digit with either method, or hardly: the weights are ours.
+        ({"HFVAE prior": VAGUE}, {6: "undecided", 7: "undecided"}),
+        ({"HFVAE prior": SOME}, {6: "undecided", 7: "undecided"}),
         ({"HFVAE prior": VAGUE, "β-SVAE prior": SURE}, {6: "undecided", 7: "fail"}),
         ({"beyond": 0.6}, {8: "undecided", 10: "undecided"}),
         ({"beyond": 0.2}, {8: "fail", 10: "fail"}),
         ({"recognised": 0.2}, {8: "fail", 10: "fail"}),
         ({"ordered": 0.6}, {9: "undecided", 11: "undecided"}),
         ({"ordered": 0.2}, {9: "fail", 11: "fail"}),
-        ({"Fashion-MNIST category": VAGUE}, {12: "undecided", 14: "fail"}),
-        ({"Fashion-MNIST category": SOME}, {12: "undecided", 14: "fail"}),
+        ({"Fashion-MNIST category": VAGUE}, {12: "undecided", 13: "undecided", 14: "fail"}),
+        ({"Fashion-MNIST category": SOME}, {12: "undecided", 13: "undecided", 14: "fail"}),
         ({"MNIST category": SURE}, {14: "undecided"}),
         ({"2D Shapes category": SURE}, {13: "fail", 14: "fail"}),
     ],

@@ -78,7 +78,7 @@ def rows(**changes):
         for name, (weight, value) in changes.get(letter, {}).items():
             filled[name][weights.index(weight)] = value
         spread = np.linspace(0.99, 1.01, 4)
-        measures = {name: value[:, None] * spread for name, value in filled.items()}
+        measures = {name: list(value[:, None] * spread) for name, value in filled.items()}
         made.append(Row(weights, 5, 500, [], measures))
     top, bottom = made
     last = {name: value[-1:] for name, value in top.measures.items()}
@@ -136,13 +136,13 @@ def test_a_step_that_may_be_chance_is_undecided(row, name, number):
     """The values at the last weight are a permutation of those at the weight before."""
     made = rows()
     values = made[row].measures[name]
-    values[4] = values[3, [1, 0, 3, 2]]
+    values[4] = values[3][[1, 0, 3, 2]]
     assert verdicts(*made)[number] == "undecided"
 
 
 def test_one_network_that_leaves_a_component_out_is_counted():
     top, longer, bottom = rows()
-    bottom.measures["modes"][-1, 0] = 2.0
+    bottom.measures["modes"][-1][0] = 2.0
     assert verdicts(top, longer, bottom) == {11: "undecided"}
     claim = ablation.modes_claim(bottom, (20.0, 100.0), "x", DATA)
     assert claim.got.endswith("networks that leave one out: 0 of 4, 1 of 4")
@@ -152,7 +152,8 @@ def test_the_top_right_claim_reports_networks_with_all_components():
     """KL falls because fewer networks leave a component out, and rises in the others."""
     inclusive = np.stack([np.concatenate([np.full(20, 0.1), np.full(20, 4.0)]), np.full(40, 0.2)])
     modes = np.stack([np.concatenate([np.full(20, 4.0), np.full(20, 2.0)]), np.full(40, 4.0)])
-    top = Row(BETAS[-2:], 2, 500, [], {"inclusive": inclusive, "modes": modes})
+    measures = {"inclusive": list(inclusive), "modes": list(modes)}
+    top = Row(BETAS[-2:], 2, 500, [], measures)
     claim = ablation.top_right_claim(top, "as in the text", "x", DATA)
     assert claim.verdict == "undecided"
     assert "networks that leave a component out: 20 and 0 of 40" in claim.got
@@ -292,3 +293,23 @@ def test_the_batch_size_needed_for_a_bias():
     assert appc.batch_needed(each) == Measured(1000, 256, 1000)
     assert appc.batch_needed(each, 0.2) == Measured(256, 256, 256)
     assert appc.batch_needed(each, 3.0) == Measured(2, 2, 2)
+
+
+def test_weights_with_more_seeds_are_compared_in_the_seeds_of_both():
+    *_, bottom = rows()
+    bottom.measures["modes"][4] = np.array([4.0, 4.0, 4.0, 4.0, 2.0])
+    bottom.measures["inclusive"][4] = np.append(bottom.measures["inclusive"][4], 9.0)
+    assert [step.seeds for step in bottom.steps("inclusive", bottom.own)] == [4, 4, 4, 4]
+    claim = ablation.modes_claim(bottom, bottom.own[-1:], "x", DATA)
+    assert (claim.verdict, claim.got[-6:]) == ("undecided", "1 of 5")
+    assert bottom.at("inclusive", 8.0).value > 1
+
+
+def test_a_mean_that_rises_by_a_few_networks_leaves_the_top_right_claim_undecided():
+    before = np.linspace(1.0, 1.1, 40)
+    after = np.where(np.arange(40) < 37, before - 0.01, 50.0)
+    modes = [np.full(40, 4.0), np.where(after > 40, 2.0, 4.0)]
+    top = Row(BETAS[-2:], 2, 500, [], {"inclusive": [before, after], "modes": modes})
+    claim = ablation.top_right_claim(top, "as in the text", "x", DATA)
+    assert claim.verdict == "undecided"
+    assert "0 of 40 networks leave one out at β = 1, 3 at 1.2. It falls in 37" in claim.note

@@ -72,6 +72,12 @@ def test_stand_ins_name_the_array_and_not_a_file():
         assert {run.data.shape for run in figure.study.runs} == {(400, 64, 64)}
 
 
+def test_a_stand_in_refuses_other_images(images):
+    for paper in ("kim2018", "esmaeili2019"):
+        with pytest.raises(ValueError, match="olivetti is about other images than those in My"):
+            with_own_images(chosen(paper, ["olivetti"]), images)
+
+
 @pytest.mark.filterwarnings("ignore::unweave.metrics.FewRowsWarning")
 @pytest.mark.usefixtures("sketches", "quick_scores")
 @pytest.mark.parametrize(

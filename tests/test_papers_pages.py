@@ -54,9 +54,13 @@ def stored_claims():
             yield f"{path.parent.name} {path.stem}", Claim(**claim)
 
 
-def test_no_claim_fails_by_a_bound_of_our_own():
+def by_our_choice(claim):
+    return bool(re.search(r"\bour (bound|reading|weight|range)", claim.expected))
+
+
+def test_no_claim_fails_by_a_single_bound_of_our_own():
     for figure, claim in stored_claims():
-        if re.search(r"\bour (bound|reading|weight|range)", claim.expected):
+        if by_our_choice(claim) and "; contradicted if it is more than" not in claim.expected:
             assert claim.verdict != "fail", (figure, claim.statement)
 
 
@@ -64,8 +68,10 @@ def test_the_index_counts_every_claim():
     text = (PAGES / "README.md").read_text()
     total = re.search(r"\| \*\*all\*\* \|.*", text)[0]
     verdicts = [claim.verdict for _, claim in stored_claims()]
-    counted = [int(number) for number in re.findall(r"\*\*(\d+)\*\*", total)]
-    assert counted == [verdicts.count(each) for each in get_args(Verdict)]
+    passes, ours, *others = (int(number) for number in re.findall(r"\*\*(\d+)\*\*", total))
+    assert [passes, *others] == [verdicts.count(each) for each in get_args(Verdict)]
+    weak = [claim for _, claim in stored_claims() if by_our_choice(claim)]
+    assert ours == sum(claim.verdict == "pass" for claim in weak) > 0
     for figure, claim in stored_claims():
         if claim.verdict in ("fail", "undecided", "not measured yet"):
             assert f"): {claim.statement}\n" in text, figure
@@ -124,7 +130,7 @@ def test_the_status_of_a_figure_follows_from_stored_results(tmp_path, monkeypatc
     page, index = (path.read_text() for path in write_pages(["kim2018"], PAPERS))
     assert "[partly](kim2018.md#figure-3-where-the-older-metric-fails)" in page
     whole, partly, nothing, _ = counted(index)
-    assert whole + partly + nothing == 41  # 38 of the paper, and three of ours
+    assert whole + partly + nothing == 38  # of the paper; three of ours are not counted
     (PAPERS / "kim2018/fig3.json").unlink()
     page, index = (path.read_text() for path in write_pages(["kim2018"], PAPERS))
     assert "[partly](kim2018.md#figure-3-where" not in page

@@ -71,8 +71,8 @@ def chosen(paper: str, figures: Sequence[str] = ()) -> list[Reproduction]:
 def with_own_images(figures: Sequence[Reproduction], path: Path) -> list[Reproduction]:
     """Return figures whose networks are trained on the images in a file of arrays.
 
-    A study that is about these very images stays as it is. Otherwise the figure and its study get
-    the name of the file too, so that results on other images are never mixed.
+    A study of given images stays as it is, and other images are an error. Otherwise the figure and
+    its study are also named after the file, so that results on other images are never mixed.
     """
     rows = Arrays(str(path)).raw().rows
     images, _ = from_array(rows.read(0, rows.shape[0]))
@@ -89,6 +89,11 @@ def _on_images(reproduction: Reproduction, images: InMemory, name: str) -> Repro
     runs = [replace(run, data=images, batch_size=min(run.batch_size, size)) for run in study.runs]
     if runs == list(study.runs):  # the new ones keep the array in memory
         return replace(reproduction, study=replace(study, runs=runs))
+    if isinstance(study.runs[0].data, InMemory):
+        raise ValueError(
+            f"{reproduction.figure} is about other images than those in {name}: docs/training.md "
+            "(“Large studies”) says how to make its file"
+        )
     return replace(
         reproduction,
         figure=f"{reproduction.figure}-{word}",

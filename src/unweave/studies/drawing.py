@@ -71,7 +71,8 @@ def figure_style() -> Iterator[None]:
         import matplotlib
     except ImportError:
         raise ValueError(
-            "figures of papers need matplotlib, which is not installed: pip install matplotlib"
+            "figures of papers need matplotlib, which is not installed: pip install "
+            "'unweave[papers]'"
         ) from None
     with matplotlib.rc_context(_STYLE):
         yield

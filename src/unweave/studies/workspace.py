@@ -74,7 +74,7 @@ class Claim:
     """A statement of a paper, what it predicts for our measurement, what we measured, a verdict.
 
     A claim fails if the evidence contradicts it. It is undecided if the evidence allows both
-    answers, or if another choice of ours (a bound, a reading) would change the verdict.
+    answers, or if it misses a bound, a range or a reading that is our choice.
     """
 
     statement: str  # in the paper's words where they are short
@@ -194,6 +194,7 @@ class Workspace:
     def cost_facts(self, cost: Cost) -> Numbers:
         """Summarise what a figure cost, and what training its networks cost, for its page."""
         costs = self.costs.values()
+        dates = {each.get("date") for each in costs}
         return {
             "seconds": round(cost.wall),
             "cpu_seconds": round(cost.cpu),
@@ -203,7 +204,7 @@ class Workspace:
                 "runs": len(costs),
                 "seconds": round(sum(each["seconds"] or 0 for each in costs)),
                 "machines": sorted({each["machine"] for each in costs}),
-                "dates": sorted({each["date"] for each in costs if "date" in each}),
+                "dates": sorted(filter(None, dates)) if None not in dates else [],
             },
             "machine": machine(self.device),
             "date": today(),

@@ -19,6 +19,7 @@ from unweave.papers.esmaeili2019.digits import (
     SHOWN,
     STUDY,
     VALUES,
+    identity_rank,
     rank,
     setting_of,
 )
@@ -89,22 +90,25 @@ def pruning_claims(groups: Groups) -> tuple[Claim, ...]:
     """Judge figure 6: dimensions that are not needed."""
     texts, group = texts_of("fig6"), groups["HFVAE"]
     counts, pruned = 10 - group.values(_active), _uninformative(group)
-    last, peak = np.array(pruned or [(np.nan, np.nan)]).T
-    values = f"{range_interval(last)} nats at the end; at most {range_interval(peak)} before"
+    last, first = np.array(pruned or [(np.nan, np.nan)]).T
+    values = f"from {range_interval(first)} to {range_interval(last)} nats"
+    early = int((first > ACTIVE).sum())
     return (
         texts.claim("prunes", counts.min() >= 1, contradicted=counts.max() == 0, needs=(group,),
                     active=ACTIVE, mean=counts.mean(), low=counts.min(), high=counts.max()),
-        texts.claim("decreases", bool((last < peak).all()), needs=(group,), active=ACTIVE,
-                    contradicted=bool((last >= peak).all()),
+        texts.claim("decreases", early == len(first), needs=(group,), active=ACTIVE,
+                    contradicted=bool((last >= first).all()),
                     values=values if pruned else "no such dimension",
-                    reason="" if pruned else "No dimension is uninformative."),
+                    reason=f"{len(first) - early} of these {len(first)} dimensions carry less than "
+                    f"{ACTIVE} nats at the first measurement already: we do not see features being "
+                    "pruned." if pruned else "No dimension is uninformative."),
     )  # fmt: skip
 
 
 def _uninformative(group: Group) -> list[tuple[float, float]]:
-    """Return I(x; z_d) at the end, and its maximum, of every dimension that ends uninformative."""
+    """Return I(x; z_d) at the end, and at first, of every dimension that ends uninformative."""
     return [
-        (value, float(network.curve(INFORMATION + name)[1].max()))
+        (value, float(network.curve(INFORMATION + name)[1][0]))
         for network in group.networks
         for name, value in zip(style_names(network), informations(network).tolist(), strict=True)
         if value <= ACTIVE
@@ -131,8 +135,9 @@ def identity_claims(groups: Groups) -> tuple[Claim, ...]:
         texts.claim("captures", higher["holds"] and captures.low > MUCH, contradicted=False,
                     needs=(structured, ours), bound=MUCH,
                     means=_means(groups, ("HFVAE", "β-SVAE"), prior_information)),
-        texts.claim("not_distinct", distinct.high < MUCH, contradicted=distinct.low > 1 - NOTHING,
-                    needs=(structured,), bound=MUCH, mean=f"{distinct:.2f}"),
+        texts.claim("not_distinct", distinct.high < MUCH < captures.low, bound=MUCH,
+                    contradicted=distinct.low > 1 - NOTHING, needs=(structured, ours),
+                    mean=f"{distinct:.2f}", ours=f"{captures:.2f}"),
     )  # fmt: skip
 
 
@@ -180,8 +185,9 @@ def category_claims(groups: Groups) -> tuple[Claim, ...]:
     return (
         texts.claim("fashion", garments.low > MUCH, contradicted=False, needs=(fashion,),
                     bound=MUCH, mean=f"{garments:.2f}"),
-        texts.claim("shapes", sprites.high < MUCH, contradicted=sprites.low > 1 - NOTHING,
-                    needs=(shapes,), bound=MUCH, mean=f"{sprites:.2f}"),
+        texts.claim("shapes", sprites.high < MUCH < garments.low, bound=MUCH,
+                    contradicted=sprites.low > 1 - NOTHING, needs=(shapes, fashion),
+                    mean=f"{sprites:.2f}", fashion=f"{garments:.2f}"),
         texts.claim("digits", **middle, needs=named.values(), means=_means(named, named, read)),
     )  # fmt: skip
 
@@ -193,7 +199,8 @@ def _result(
     run, texts = SETTINGS["HFVAE"][0], texts_of(figure)
     values = {"active": ACTIVE, "batch": run.batch_size, "steps": run.steps, **values}
     shown = {name: drawing for name, drawing in drawings.items() if drawing is not None}
-    return texts.result(shown, claims, own=texts("own", **values), **values)
+    own, ranked = (texts(name, **values) for name in ("own", "ranked"))
+    return texts.result(shown, claims, own=own, ranked=ranked, **values)
 
 
 def fig5(workspace: Workspace, results: Results) -> Result:
@@ -258,13 +265,12 @@ def draw_information(group: Group) -> Figure | None:
             axis.plot(steps / 1000, values, color=colour, linewidth=1.3)
         axis.set_title(f"{len(names)} {'un' if axis is axes[1] else ''}informative dimensions")
         axis.set_xlabel("thousand steps")
-        axis.set_ylim(bottom=0)
+    axes[0].set_ylim(bottom=0)  # on the right, estimates may be below 0
     steps, values = network.curve(f"{INFORMATION}category")
     axes[0].plot(steps / 1000, values, color=ORANGE, linestyle=DASHES[1])
     axes[0].annotate("category", (steps[-1] / 1000, values[-1]), (0, 5), ha="right", color=ORANGE,
                      textcoords="offset points", fontsize=8)  # fmt: skip
     axes[0].set_ylabel("I(x; z_d) in nats")
-    axes[1].sharey(axes[0])
     return figure
 
 
@@ -282,8 +288,8 @@ def fig7(workspace: Workspace, results: Results) -> Result:
 
 
 def _chosen(methods: Mapping[str, Group], which: str) -> dict[str, Network]:
-    """Return the best or the median network of each method that has networks."""
-    both = {name: group.best_and_median(rank) for name, group in methods.items()}
+    """Return the best or the median network of each method, by the digits that it keeps."""
+    both = {name: group.best_and_median(identity_rank) for name, group in methods.items()}
     return {name: networks[which] for name, networks in both.items() if networks}
 
 
@@ -296,7 +302,9 @@ def _draw_thickness(methods: Mapping[str, Group], which: str) -> Figure | None:
         draw_png(axis, network.facts[PICTURES]["thickness"], len(VALUES), 10)
         _value_ticks(axis, 1)
         kept = network.facts["kept"]
-        axis.set_title(f"{name}: {kept[0]:.0%} … {kept[-1]:.0%}")
+        mean = np.mean([each.facts["kept"] for each in methods[name].networks], 0)
+        own, every = (f"{each[0]:.0%} … {each[-1]:.0%}" for each in (kept, mean))
+        axis.set_title(f"{name}: {own}\nall: {every}")
     return figure
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
@@ -21,9 +20,6 @@ from unweave.studies.study import PICTURES, Network, Results, Study
 from unweave.studies.texts import Texts
 from unweave.studies.workspace import Claim, Numbers, Reproduction, Result, Workspace
 from unweave.training.run import Run
-
-if TYPE_CHECKING:
-    pass
 
 METHODS = {"hfvae": "HFVAE", "beta-vae": "β-VAE"}
 ATTRIBUTES = {"Smiling": "smiling", "Eyeglasses": "glasses"}  # of CelebA

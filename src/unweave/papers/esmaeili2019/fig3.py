@@ -178,8 +178,9 @@ def claims_of(by_term: dict[str, list[Terms]], most: float) -> tuple[Claim, ...]
         ),
         _TEXTS.claim("smaller", second["volume"].high < whole["volume"].low,
                      volume=second["volume"], whole=whole["volume"]),
-        _TEXTS.claim("information", whole["information"].high < second["information"].low
-                     and second["information"].high <= most, most=most,
+        _TEXTS.claim("information", second["information"].low > most - 0.1, most=most,
+                     contradicted=second["information"].low <= whole["information"].high
+                     or second["information"].high > most,
                      information=second["information"], whole=whole["information"]),
         _TEXTS.claim("likelihood", third["likelihood"].high < whole["likelihood"].low - 1,
                      contradicted=third["likelihood"].high >= whole["likelihood"].low,

@@ -168,11 +168,10 @@ def above_zero(differences: Iterable[Measured]) -> dict[str, bool]:
 def _score_claim(name: str, group: Group, label: str, stated: float) -> Claim:
     """Judge one number of the table."""
     read = f"metrics/{SCORES[label]}"
-    values = group.values(read)
-    low, high = values.min(), values.max()
-    return _TEXTS.claim("score", bool(low <= stated <= high), contradicted=False, needs=(group,),
-                        method=name, score=label, stated=stated, mean=f"{group.mean(read):.2f}",
-                        low=low, high=high)  # fmt: skip
+    values, mean = group.values(read), group.mean(read)
+    return _TEXTS.claim("score", mean.low <= stated <= mean.high, contradicted=False,
+                        needs=(group,), method=name, score=label, stated=stated,
+                        mean=f"{mean:.2f}", low=values.min(), high=values.max())  # fmt: skip
 
 
 def _saturation_claims(groups: Mapping[str, Group]) -> list[Claim]:

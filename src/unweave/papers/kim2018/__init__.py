@@ -29,7 +29,7 @@ FIGURES = tuple(
          drawn.fig4, _STUDY),
         ("fig5", "Figure 5: reconstruction against disentanglement", _WEEKS, drawn.fig5, _STUDY),
         ("fig6", "Figure 6: traversals of the best networks", _WEEKS, drawn.fig6, _STUDY),
-        ("fig7", "Figures 7 and 37: the total correlation and its critic", _WEEKS,
+        ("fig7", "Figures 7 and 37: the total correlation and the discriminator's estimate", _WEEKS,
          drawn.fig7, _STUDY),
         ("fig8", "Figure 8: scores of InfoWGAN-GP", _LONG, info_wgan_gp.fig8, info_wgan_gp.STUDY),
         ("fig9", "Figure 9: traversals of InfoWGAN-GP", _LONG, info_wgan_gp.fig9,

@@ -55,9 +55,8 @@ DATA = Pinwheel()
 BETAS, ALPHAS = PINWHEEL_BETAS, PINWHEEL_ALPHAS  # [Mathieu2018] fig. 2
 LARGER_BETAS, LARGER_ALPHAS = (2.0, 5.0), (20.0, 100.0)  # ours
 LIMIT_BETAS = (5.0, 20.0)  # ours, trained for LONGER
-SEEDS = {"beta": range(40), "alpha": range(10)}  # with alpha they train ten times as long
-FEW = range(10)  # for the other reading of the data
-MANY = range(40)  # for large alphas, at which seeds differ more
+MANY = range(40)  # seeds, for beta and for large alphas
+FEW = range(10)  # for smaller alphas, where seeds differ less, and the other reading of the data
 STEPS, LONGER, SAMPLES = 500, 2_000, 2_000
 SIDE, EDGE = 160, 2.2  # points along an axis of a density, which goes from -EDGE to EDGE
 _TWICE = math.sqrt(0.015)  # scales of the mixture p(z)^2 / F, whose components hardly overlap
@@ -70,8 +69,8 @@ def workshop_figure(workspace: Workspace, results: Results) -> Result:
     claims = (
         *_figure_claims(rows, where),
         ablation.meaning_claim(bottom, bottom.own[-1:], f"{where}, bottom", DATA),
-        *ablation.limit_claims(top, rows["longer"], rows["further"], where, DATA),
-        ablation.meaning_claim(rows["further"], LARGER_ALPHAS, where, DATA),
+        *ablation.limit_claims(top, rows["longer"], bottom, where, DATA),
+        ablation.meaning_claim(bottom, LARGER_ALPHAS, where, DATA),
     )
     return Texts(__package__, "pinwheel", "workshop").result(
         {"": _densities(top, bottom)}, claims, **_setting()
@@ -85,14 +84,14 @@ def conference_figure(workspace: Workspace, results: Results) -> Result:
     claims = (
         *_figure_claims(rows, where),
         ablation.modes_claim(bottom, bottom.own[-1:], f"{where}, bottom", DATA),
-        *ablation.limit_claims(top, rows["longer"], rows["further"], where, DATA),
-        ablation.modes_claim(rows["further"], LARGER_ALPHAS, where, DATA),
+        *ablation.limit_claims(top, rows["longer"], bottom, where, DATA),
+        ablation.modes_claim(bottom, LARGER_ALPHAS, where, DATA),
     )
     return Texts(__package__, "pinwheel", "fig3").result(
         {"": _densities(top, bottom), "measures": _measures(top, bottom)}, claims, **_setting(),
         top=top.text("modes", BETAS), bottom=bottom.text("modes", ALPHAS),
         twice=twice.text("modes", twice.weights), exclusive=top.at("exclusive", top.weights[-1]),
-        nats=math.log(DATA.clusters), few=len(FEW), others=_other_reading(rows["text"]),
+        nats=math.log(DATA.clusters), others=_other_reading(rows["text"]),
     )  # fmt: skip
 
 
@@ -120,18 +119,18 @@ def _other_reading(row: Row) -> str:
 
 def _setting() -> dict[str, Any]:
     """Return what the texts of both figures say about the setting."""
+    large = ablation.listed((ALPHAS[-1], *LARGER_ALPHAS))
     setting = Texts(__package__, "pinwheel")(
         "pinwheel", points=DATA.clusters * DATA.points_per_cluster, clusters=DATA.clusters,
-        steps=STEPS, longer=LONGER, beta_seeds=len(SEEDS["beta"]), alpha_seeds=len(SEEDS["alpha"]),
-        further_seeds=len(MANY), further=ablation.listed((ALPHAS[-1], *LARGER_ALPHAS)),
+        steps=STEPS, longer=LONGER, many=len(MANY), few=len(FEW), large=large,
         enough=DATA.clusters - 0.5, before=BETAS[-2], last=BETAS[-1], limit=LIMIT_BETAS[-1],
         first_limit=LIMIT_BETAS[0],
     )  # fmt: skip
-    ranges = zip("βα", SEEDS.values(), strict=True)
     return {
         "pinwheel": setting,
         "larger": f"β of {ablation.listed(LARGER_BETAS)} and α of {ablation.listed(LARGER_ALPHAS)}",
-        "seeds": ", ".join(f"{each[0]} to {each[-1]} ({letter})" for letter, each in ranges),
+        "few": len(FEW),
+        "seeds": f"{MANY[0]} to {MANY[-1]} (β, and α = {large}), {FEW[0]} to {FEW[-1]} (other α)",
     }
 
 
@@ -150,10 +149,10 @@ def _run(
 
 
 def _parts() -> dict[str, Part]:
-    """Return the networks of both figures: their rows with more weights, and four more rows.
+    """Return the networks of both figures: their rows with more weights, and three more rows.
 
-    These are the last two betas with the released code's rate, large ones trained longer, the
-    other reading of the data, and large alphas with more seeds.
+    These are the last two betas with the released code's rate, large ones trained longer, and the
+    other reading of the data.
     """
     text = dataclasses.replace(DATA, convention="text")
     return {
@@ -161,8 +160,7 @@ def _parts() -> dict[str, Part]:
         "bottom": Part("alpha", (*ALPHAS, *LARGER_ALPHAS), len(ALPHAS)),
         "twice": Part("beta", BETAS[-2:], 2, prior=GaussianMixture(scales=_TWICE)),
         "longer": Part("beta", LIMIT_BETAS, 0, steps=LONGER),
-        "text": Part("beta", BETAS, len(BETAS), FEW, text),
-        "further": Part("alpha", (ALPHAS[-1], *LARGER_ALPHAS), 1, MANY),
+        "text": Part("beta", BETAS, len(BETAS), text),
     }
 
 
@@ -173,26 +171,32 @@ class Part:
     name: Literal["alpha", "beta"]
     weights: tuple[float, ...]
     inside: int  # how many of them are the paper's
-    seeds: Sequence[int] = ()  # by default those of the weight
-    data: Pinwheel | None = None
+    data: Pinwheel | None = None  # by default DATA, with more seeds
     prior: GaussianMixture = PRIOR
     steps: int = 0
 
     @property
     def runs(self) -> list[list[Run]]:
         """The runs of every weight."""
-        seeds, steps = self.seeds or SEEDS[self.name], self.steps or STEPS
+        steps = self.steps or STEPS
         return [
-            [_run(self.name, weight, seed, self.data or DATA, self.prior, steps) for seed in seeds]
+            [
+                _run(self.name, weight, seed, self.data or DATA, self.prior, steps)
+                for seed in self._seeds(weight)
+            ]
             for weight in self.weights
         ]
+
+    def _seeds(self, weight: float) -> Sequence[int]:
+        few = self.data is not None or (self.name == "alpha" and weight < ALPHAS[-1])
+        return FEW if few else MANY
 
     def row(self, found: dict[str, Network]) -> Row:
         """Return the row of these networks, from all networks by their keys."""
         networks = [[found[run.digest] for run in runs] for runs in self.runs]
         names = [name for name in networks[0][0].facts if name != PICTURES]
         measures = {
-            name: np.array([[network.facts[name] for network in row] for row in networks])
+            name: [np.array([network.facts[name] for network in row]) for row in networks]
             for name in names
         }
         return Row(self.weights, self.inside, self.steps or STEPS, networks, measures)
@@ -219,7 +223,8 @@ def _pictured(results: Results) -> list[Network]:
     for part in (_parts()["top"], _parts()["bottom"]):
         for runs in part.runs[: part.inside]:
             own = [found[run.digest] for run in runs if run.digest in found]
-            kept += [ablation.middle(own)] if len(own) == len(runs) else own
+            shared = min(map(len, part.runs))
+            kept += [ablation.middle(own[:shared])] if len(own) == len(runs) else own
     return kept
 
 
@@ -331,7 +336,7 @@ def _measures(top: Row, bottom: Row) -> Figure:
 
 def _draw_measure(axis: Axes, row: Row, name: str, colour: str, dashes: str, label: str) -> None:
     values = row.measures[name]
-    axis.plot(values.mean(1), color=colour, linestyle=dashes, label=label or None)
+    axis.plot([some.mean() for some in values], color=colour, linestyle=dashes, label=label or None)
     for number, some in enumerate(values):
         axis.plot([number] * len(some), some, "o", color=colour, markersize=3, alpha=0.6,
                   markerfacecolor=colour if number < row.inside else "white")  # fmt: skip

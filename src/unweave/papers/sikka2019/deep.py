@@ -362,6 +362,8 @@ def tie_claims(
                 text=text, definition=definition, where=where, at=at, least=line.min(),
                 first=line[0], last=line[-1], betas=(betas[0], betas[-1]), end=end,
                 smallest="is smallest" if at.value == end else "may be smallest, by its interval,",
+                course="The mean over our networks falls over the whole range. "
+                if (np.diff(line) < 0).all() else "",
             )
         )  # fmt: skip
     return claims

@@ -206,7 +206,7 @@ def _training_claims(betas: Sequence[float], sampled: Dots, descended: Dots) -> 
     return [
         _reaches("sampled", betas, sampled, beta=TRAINED[0], steps=_STEPS, tie=low.tie_aligned,
                  norm=np.linalg.norm(low.decoder, axis=0).max(), norms=(min(norms), max(norms)),
-                 ties=(min(ties), max(ties)), within=max(dot["below"] for dot in first)),
+                 ties=(min(ties), max(ties)), close=max(dot["below"] for dot in first)),
         _reaches("descended", betas, descended, iterations=_ITERATIONS),
     ]  # fmt: skip
 
@@ -219,6 +219,7 @@ def _reaches(name: str, betas: Sequence[float], dots: Dots, **values: Any) -> Cl
     return _TEXTS.claim(
         name, all(good), below=_BELOW, apart=_APART, objective=range_interval(below),
         decoder=range_interval(apart), count=len(dots), good=sum(good),
+        within=sum(good) or "None",
         missed=", ".join(f"{beta:g}" for beta in missed), **values,
     )  # fmt: skip
 
@@ -269,12 +270,12 @@ def _draw(
             near[panel].plot(BETAS[close], height[close], color=colour, linestyle=dashes)
     for axis in axes:
         _set_axes(axis, solutions[0].thresholds, axis in near)
-    for axis in all_of[:3]:
-        axis.legend(loc="best")
-    for value, name in zip(solutions[0].thresholds, ("λ₁", "λ₂"), strict=True):
-        text = f"{name} = {value:.4g} "
-        axes[3].text(value, axes[3].get_ylim()[1], text, ha="right" if value > 2 else "left",
-                     va="top", fontsize=7.5, color=MUTED)  # fmt: skip
+    for axis in all_of[:3]:  # over the vertical lines
+        axis.legend(loc="best", frameon=True, framealpha=1.0, edgecolor="none")
+    for value, name, height in zip(solutions[0].thresholds, ("λ₁", "λ₂"), (0.9, 1.0), strict=True):
+        axes[3].text(value, height, f" {name} = {value:.4g} ", ha="right" if value > 2 else "left",
+                     transform=axes[3].get_xaxis_transform(), va="top", fontsize=7.5,
+                     color=MUTED)  # fmt: skip
     return figure
 
 

@@ -15,7 +15,7 @@ from unweave.data import Mixing, MovingDigit
 from unweave.evaluation.model import FittedModel
 from unweave.papers.sikka2019 import deep
 from unweave.presets.sikka2019 import MIXED_DIGITS, MOVING_DIGIT
-from unweave.studies.drawing import BLUE, INK, ORANGE, Values, letter_panels, panels
+from unweave.studies.drawing import BLUE, INK, ORANGE, Values, panels
 from unweave.studies.study import NotTrained, Results, Study, stored_results
 from unweave.studies.texts import Texts
 from unweave.studies.workspace import Claim, Numbers, Result, Workspace
@@ -92,11 +92,14 @@ def orders(workspace: Workspace, results: Results) -> Result:
         axis.plot(betas, _ties(results, name), "s--", color=ORANGE, markersize=4, label="matched")
         axis.axhline(each.limit, color=INK, linewidth=0.9, linestyle=":", label="no information")
         deep.beta_axis(axis, betas)
+        axis.set_ylabel("TIE (nats)")
+        axis.set_title(name.capitalize())
     axes[0].legend(loc="best")
-    letter_panels(axes, [name.capitalize() for name in found])
     claims = [average_claim(name, each) for name, each in found.items()]
     seeds = ", ".join(f"{SWEEPS[name].seeds[0]} ({name})" for name in found)
-    return _TEXTS.result({"": figure}, claims, seeds=seeds)
+    figures = {"mixed digits": "2", "a moving digit": "3"}
+    trained_as = ("s " if len(found) > 1 else " ") + " and ".join(figures[name] for name in found)
+    return _TEXTS.result({"": figure}, claims, seeds=seeds, trained_as=trained_as)
 
 
 def _ties(results: Results, name: str) -> list[float]:
