@@ -18,7 +18,7 @@ from unweave.core import files
 from unweave.core.files import write_atomically
 from unweave.core.processes import Process, has_ended, this_process
 from unweave.training import Silent, train
-from unweave.training.heartbeats import read_record
+from unweave.training.heartbeats import Worker, read_record
 from unweave.training.leases import FolderInUse, LeaseLost, Leases, own_leases
 from unweave.training.run_files import RunFiles
 from unweave.training.store import Store
@@ -345,3 +345,12 @@ def test_a_process_that_cannot_be_read_has_not_ended(monkeypatch):
     with monkeypatch.context() as patch:
         patch.setattr("unweave.core.processes._started", lambda pid: None)
         assert has_ended(own) is None
+
+
+def test_a_heartbeat_that_is_due_at_the_end_leaves_no_folder(tmp_path):
+    worker, due = Worker(tmp_path, this_process()), iter([False, True])
+    worker.begin()
+    worker.end()
+    with patch.object(worker._ended, "wait", lambda seconds: next(due)):
+        worker._keep_beating()
+    assert not list(tmp_path.iterdir())

@@ -84,9 +84,10 @@ def gradients(fields, processes):
             loss, means, _ = reduce_terms(terms)
             own = {n: p for n, p in nets.named_parameters() if nets.player_of(n) == update.player}
             by_parameter = torch.autograd.grad(loss, list(own.values()), materialize_grads=True)
-        for name, value in zip(own, by_parameter, strict=True):
-            mean = mean_of_processes(value) if processes.several else value
-            found[f"{number} gradient of {name}"] = mean
+        flat = torch.cat([value.flatten() for value in by_parameter])
+        mean = mean_of_processes(flat) if processes.several else flat  # one message for all
+        for name, value in zip(own, mean.split([p.numel() for p in own.values()]), strict=True):
+            found[f"{number} gradient of {name}"] = value
         found |= {f"{number} {name}": value.detach() for name, value in means.items()}
     return found | {name: value.clone() for name, value in nets.named_buffers()}
 

@@ -98,7 +98,7 @@ class RemoteStore:
     def read(self, path: Path, most: float) -> bytes | None:
         """Return the content of an object now; None if it does not exist.
 
-        Raise an OddFile for more than `most` bytes, of which no more are downloaded.
+        Raise an OddFile for more than `most` bytes, without downloading the rest.
         """
         try:
             with self._errors(path):
