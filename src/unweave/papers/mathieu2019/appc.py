@@ -69,7 +69,7 @@ def appendix_c(workspace: Workspace, results: Results) -> Result:
     learned = {b: estimates(facts) for b, facts in zip(BETAS, results.facts, strict=True)}
     figure, axes = panels(2, 3, width=3.2)
     letter_panels(axes, ("Entropy", "KL", "Bias by dimension", "Bias by overlap",
-                         "Bias by size of the data set", "Bias of trained models"))  # fmt: skip
+                         "Bias by size of the dataset", "Bias of trained models"))  # fmt: skip
     _draw_estimates(axes[0], "entropy", by_estimator)
     _draw_estimates(axes[1], "kl", by_estimator)
     axes[1].set_ylim(top=9.0)
