@@ -18,7 +18,7 @@ from executor_laws import check_laws, check_outcomes, files, train_on, train_pla
 from preempted import Preempted
 from unweave.evaluation.tasks import Task
 from unweave.executors import local
-from unweave.executors.ray import _find_cluster
+from unweave.executors.ray import _find_cluster, _keep_sigterm
 from unweave.executors.worker import request
 from unweave.training import TrainingInterrupted, train
 from unweave.training.remote_stores import store_root
@@ -40,8 +40,9 @@ def test_ray_leaves_the_files_of_the_plain_command_on_two_nodes(tmp_path, plain)
     from ray.cluster_utils import Cluster
 
     quiet = {"include_dashboard": False, "num_cpus": 1}
-    cluster = Cluster(initialize_head=True, head_node_args=quiet)
-    cluster.add_node(num_cpus=1)
+    with _keep_sigterm():  # otherwise later tests are ended by it
+        cluster = Cluster(initialize_head=True, head_node_args=quiet)
+        cluster.add_node(num_cpus=1)
     try:
         check_laws(uw.Ray(address=cluster.address, lanes=2), tmp_path, plain)
         assert not ray.is_initialized()
