@@ -40,7 +40,7 @@ def test_ray_leaves_the_files_of_the_plain_command_on_two_nodes(tmp_path, plain)
     from ray.cluster_utils import Cluster
 
     quiet = {"include_dashboard": False, "num_cpus": 1}
-    with _keep_sigterm():  # a node in this process would handle it
+    with _keep_sigterm():  # otherwise later tests are ended by it
         cluster = Cluster(initialize_head=True, head_node_args=quiet)
         cluster.add_node(num_cpus=1)
     try:
