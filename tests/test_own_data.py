@@ -103,7 +103,9 @@ def test_only_settings_that_were_not_given_are_chosen(files):
     assert chosen.objective.beta.steps == chosen.steps // 5
     assert run_of("steps=9000").objective == chosen.objective  # the run can be continued
     assert run_of("steps=20").objective.beta.steps == 10
-    assert chosen.likelihood == likelihoods.Gaussian(learn="shared")
+    assert chosen.likelihood == likelihoods.Gaussian(0.3, learn="shared")
+    assert run_of("latent.size=1").likelihood.scale > 0.4  # one component leaves more
+    assert run_of("likelihood.scale=2").likelihood == likelihoods.Gaussian(2, learn="shared")
     assert run_of("objective.beta=4").objective == uw.BetaVAE(beta=4)
     assert run_of("objective=factor-vae").objective == uw.FactorVAE()
     assert run_of("optimiser.amsgrad=true").optimiser == uw.Adam(lr=1e-3, amsgrad=True)
@@ -128,7 +130,7 @@ def test_shipped_data_and_plain_runs_keep_the_defaults_of_the_papers():
 @pytest.mark.parametrize(
     ("dataset", "likelihood"),
     [
-        (from_array(VECTORS)[1], likelihoods.Gaussian(learn="shared")),
+        (from_array(VECTORS)[1], likelihoods.Gaussian(0.3, learn="shared")),
         (from_array(IMAGES)[1], likelihoods.Bernoulli()),
         (counts_dataset(), likelihoods.NegativeBinomial()),
     ],
@@ -268,7 +270,7 @@ def test_settings_are_printed_and_fit_into_80_columns(files, capsys):
     by_name = {line.split("  ")[0]: line for line in shown.splitlines()}
     assert "factor-vae" in by_name["objective"]
     assert "*" not in by_name["objective"]
-    assert "* gaussian, scale 1, learn shared" in by_name["likelihood"]
+    assert "* gaussian, scale learned, from 0.3" in by_name["likelihood"]
     assert "* adam, lr 0.001" in by_name["optimiser"]
 
 
