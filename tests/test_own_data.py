@@ -23,7 +23,7 @@ from unweave.evaluation.validation import Validation
 from unweave.training import train
 from unweave.training.collapse import advice, collapse_warning
 from unweave.training.final_terms import collapsed
-from unweave.training.overrides import runs_from, train_arguments
+from unweave.training.overrides import data_text, runs_from, train_arguments
 from unweave.training.own_data import Datasets, suggest, suggested_steps
 from unweave.training.run import Run
 from unweave.training.settings import settings_lines
@@ -90,6 +90,16 @@ def test_the_printed_command_reproduces_a_run_on_own_data(files, changes):
     run = run.resolve(dataset)
     arguments = shlex.split(" ".join(train_arguments(run, dataset)))
     assert [again.resolve(dataset) for again in runs_from(arguments, datasets=datasets)] == [run]
+
+
+def test_names_of_columns_are_written_without_quotes(tmp_path):
+    (tmp_path / "a.csv").write_text("dose,group,x,y\n" + "1,a,0.5,2\n2,b,1.5,3\n" * 9)
+    arguments = [f"data={tmp_path / 'a.csv'}", "data.factors_key=dose,group", "data.split=all"]
+    (run,) = runs_from(arguments, datasets=Datasets(CPU))
+    assert data_text(run.data).endswith("a.csv factors_key=dose,group")
+    written = train_arguments(run, Datasets(CPU).load(run.data))
+    assert "data.factors_key=dose,group" in " ".join(written).split()
+    assert runs_from(shlex.split(" ".join(written)), datasets=Datasets(CPU)) == [run]
 
 
 def test_only_settings_that_were_not_given_are_chosen(files):

@@ -148,7 +148,8 @@ def test_the_command_prints_tables_json_and_a_page(store, unweave, tmp_path_fact
     content = json.loads(out)
     assert (content["counts"]["failed"], content["seconds_left"]) == (1, 14.0)
     page = tmp_path_factory.mktemp("page") / "status.html"
-    assert unweave("status", "--store", store.root, "--html", page)[0] == 0
+    code, _, err = unweave("status", "--store", store.root, "--html", page)
+    assert (code, " ".join(err.split())) == (0, f"wrote {page}")
     text = page.read_text()
     assert 'http-equiv="refresh"' in text
     assert "a&lt;b 17" in text

@@ -79,6 +79,8 @@ def os_error_text(error: OSError, store: Path | None) -> str:
     """
     text = error_text(error)
     other = "" if store is None else ", or choose another folder with --store"
+    if error.errno == errno.ENOTDIR and store is not None and store.is_file():
+        return f"--store {store} is a file: choose a folder"
     if error.errno in NO_SPACE:
         return f"{text}. Stored files are unchanged; free space{other}, and run the command again"
     if error.errno == errno.EIO:
