@@ -30,6 +30,8 @@ def test_train_evaluate_report_runs_cite(unweave, tmp_path):
     folders = Store(store).folders()
     assert len(folders) == 2
     assert all(str(folder.path) in out.replace("\n", "") for folder in folders)
+    code, _, err = unweave("train", *TINY, "seed=0,1", "--store", store)
+    assert (code, "all 2 runs are already finished; nothing is trained" in err) == (0, True)
     name = folders[0].path.name
     asked = ["--metrics", "mig,factor_vae_score", "--rows", 200]
     code, out, _ = unweave("evaluate", name, "--store", store, "--json", *asked)
@@ -298,7 +300,9 @@ def make(path, content):
 
 BAD = {
     "unknown option": (["train", "--colour"], "No such option: --colour"),
-    "unknown command": (["trian"], "trian"),
+    "unknown command": (["trian"], "Did you mean 'train'? See `unweave --help`"),
+    "no argument": (["report"], "Missing argument 'names'; see `unweave report --help`"),
+    "a file as store": (["train", *TINY, "--store", __file__], "test_cli.py is a file: choose a"),
     "out of range": (["train", "--threads", "-1"], "for '--threads': Input should be greater"),
     "misspelt objective": (["train", "objective=factorvae"], "did you mean 'factor-vae'"),
     "unknown field": (["train", "objective.bta=2"], "did you mean 'beta'"),
@@ -320,6 +324,7 @@ BAD = {
     "unknown run": (["evaluate", "nothing"], "there are none yet"),
     "unknown device": (["train", "--device", "tpu9"], "cannot be used"),
     "missing data": (["train", "data=/no/such/place"], "neither a dataset nor a file"),
+    "a missing folder": (["train", "data=nofolder/"], "that exists: check the path."),
     "unfit network": (
         ["train", "data=shapes2d", "data.side=32", "network=kim2018"],
         "network=conv",

@@ -90,13 +90,13 @@ def test_step_times_go_through_both_measurements():
     assert StepTime.fit(1, 3.0, 2, 9.0) == (0.0, 4.5)  # slower than one by one: only the last
 
 
-def test_the_command_prints_hours_and_the_price(unweave):
+def test_the_command_prints_times_and_the_price(unweave):
     words = ["estimate", "seed=0..99", "--seconds", 36, "--lanes", 10, "--workers", 5]
     words += ["--starting", 0, "--saving", 0, "--price", 3]
     code, out, _ = unweave(*words)
     assert code == 0
     assert "100 runs in 10 tasks, 36 s of training for each run" in out
-    assert "5 workers: 0.2 hours (90 % of simulations: 0.2 to 0.2)" in out
+    assert "5 workers: 12 minutes, if a task starts in 0 s (--starting)" in out
     assert "1 worker-hours: 1 training, 0 starting, 0 saving, 0 lost" in out
     assert "price: 3.00" in out
     code, out, _ = unweave(*words, "--json", "--preemptions", 1)

@@ -181,7 +181,7 @@ def test_an_unreachable_mirror_is_given_up(tmp_path, monkeypatch):
 def test_a_mirror_that_always_disconnects_is_given_up(server, tmp_path):
     server.cut = [50_000] * 20
     with pytest.raises(
-        ValueError, match=r"ended after 50,000 of 300,000 bytes.*The partial download was kept"
+        ValueError, match=r"ended after 50,000 of 300,000 bytes.*the partial download was kept"
     ):
         fetch(source(server), tmp_path)
     server.cut = []

@@ -5,7 +5,7 @@ import pytest
 import torch
 
 import unweave as uw
-from unweave.data import from_array, principal_variances
+from unweave.data import from_array, noise_deviation, principal_variances
 
 
 @pytest.mark.parametrize("shape", [(300, 20), (15, 40), (50, 3, 4, 5)])
@@ -41,3 +41,21 @@ def test_directions_without_variance_are_zero():
     run = uw.Run(latent=uw.Gaussian(2, variances="pca"), batch_size=4).resolve(dataset)
     assert sum(run.latent.variances) == pytest.approx(2, rel=1e-5)
     assert run.resolve(dataset) == run  # resolved once, it stays
+
+
+@pytest.mark.parametrize("shape", [(800, 60), (100, 300)])
+def test_the_noise_is_what_components_leave_unexplained(shape):
+    """x = z W + 0.3 e with five components; half of the directions count as components at most."""
+    rng = np.random.default_rng(0)
+    n, d = shape
+    x = rng.normal(size=(n, 5)) @ rng.normal(size=(5, d)) + 0.3 * rng.normal(size=shape)
+    _, dataset = from_array(x, scale="none")
+    for components in (5, 10):
+        assert noise_deviation(dataset, components) == pytest.approx(0.3, rel=0.05)
+    assert noise_deviation(dataset, 2) > 1
+    assert 0.2 < noise_deviation(dataset, 10_000) < 0.3
+    _, exact = from_array(x[:, :1] @ np.ones((1, d)), scale="none")
+    assert noise_deviation(exact, 5) == pytest.approx(0, abs=1e-3)
+    assert noise_deviation(exact, 5, 0.3) == pytest.approx(0.3 * x[:, 0].std(), rel=0.02)
+    _, constant = from_array(np.full((20, 4), 2.0), scale="none")
+    assert noise_deviation(constant, 3) == 0

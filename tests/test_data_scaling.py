@@ -132,7 +132,7 @@ def test_microscopy_keeps_its_grey_levels():
     )
 
 
-@pytest.mark.parametrize("method", ["percentile", "standardise"])
+@pytest.mark.parametrize("method", ["percentile", "standardise", "common"])
 def test_constant_columns_and_channels_become_zero_and_are_named(method):
     values = rng.standard_normal((30, 4))
     values[:, 1], values[:, 3] = 0.1, 1e6
@@ -168,6 +168,38 @@ def test_the_default_follows_from_values_and_axes(values, method):
     assert dataset.schema.scaling.method == method
     whole = method == "standardise" and (values == np.rint(values)).all()
     assert any("use scale=counts" in note for note in dataset.notes) == whole
+
+
+def test_a_common_scale_keeps_the_relative_spread_of_columns():
+    values = rng.standard_normal((200, 3)) * [1, 5, 0.01] + [7, 0, -3]
+    scaled = everything(from_array(values, scale="common")[1]).double().numpy()
+    np.testing.assert_allclose(scaled.mean(0), 0, atol=1e-6)
+    assert (scaled**2).mean() == pytest.approx(1)
+    ratio = scaled.std(0) / values.std(0)
+    np.testing.assert_allclose(ratio, ratio[0], rtol=1e-5)
+
+
+@pytest.mark.parametrize(
+    ("names", "method"),
+    [
+        ([f"{400 + 2.5 * n:g}" for n in range(12)], "common"),
+        ([f"{4000 - 4 * n}" for n in range(12)], "common"),  # wavenumbers fall
+        ([f"{n}" for n in range(12)], "standardise"),  # columns without names
+        ([f"{n + 1}" for n in range(12)], "standardise"),
+        ([f"gene{n}" for n in range(12)], "standardise"),
+        (["400", "500", "450", *"abcdefghi"], "standardise"),
+        (["400", "500", "600"], "standardise"),  # too few for a spectrum
+    ],
+    ids=str.split("wavelengths wavenumbers numbered from-one names mixed few"),
+)
+def test_columns_named_by_numbers_in_order_are_spectra_on_one_scale(tmp_path, names, method):
+    path = tmp_path / "a.csv"
+    lines = [[f"s{n}", *map(str, rng.standard_normal(len(names)))] for n in range(20)]
+    path.write_text("\n".join(",".join(line) for line in [["sample", *names], *lines]))
+    dataset = Arrays(path).load(CPU)
+    assert dataset.schema.scaling.method == method
+    assert any("read as spectra" in note for note in dataset.notes) == (method == "common")
+    assert Arrays(path, scale="standardise").load(CPU).schema.scaling.method == "standardise"
 
 
 def test_new_observations_beyond_the_percentiles_are_clipped_and_others_are_refused():

@@ -328,6 +328,10 @@ def test_a_column_unlike_its_neighbours_is_named(tmp_path):
     advice = "data.ignore=leiden, or make it a label with data.factors_key=leiden"
     assert "among them leiden, whose name is unlike the others" in dataset.notes[0]
     assert advice in dataset.notes[0]
+    with_group = [f"{'ab'[n % 2]},{line}" for n, line in enumerate(lines)]
+    (tmp_path / "b.csv").write_text("\n".join([",".join(["group", *names]), *with_group]))
+    labelled = Arrays(tmp_path / "b.csv").load(CPU)
+    assert "make it a label with data.factors_key=group,leiden" in labelled.notes[0]
     for fields in ({"ignore": "leiden"}, {"factors_key": "leiden"}, {"key": "G*"}):
         notes = Arrays(tmp_path / "a.csv", **fields).load(CPU).notes
         assert not any("unlike" in note for note in notes)

@@ -232,7 +232,7 @@ def test_a_frame_cannot_be_left():
 def test_share_prints_the_path_and_the_size(unweave, models, quick, tmp_path):
     store, place = models[0].folder.parent, tmp_path / "page.html"
     names = [model.folder.name[:6] for model in models]
-    code, out, err = unweave("share", *names, "-o", place, "--store", store, "--rows", 30,
+    code, out, err = unweave("share", *names, "--out", place, "--store", store, "--rows", 30,
                              "--thumbnails", 3, "--title", "Two seeds")  # fmt: skip
     assert code == 0, err
     assert re.fullmatch(r"\S+page\.html, [\d.]+ (bytes|kB|MB): open it in a browser; it needs no "
@@ -240,17 +240,17 @@ def test_share_prints_the_path_and_the_size(unweave, models, quick, tmp_path):
     page = Page(place.read_bytes())
     assert page.manifest["title"] == "Two seeds"
     assert {(each["rows"], each["thumbnails"]) for each in quick} == {(30, 3)}
-    assert unweave("share", models[0].folder, "-o", place)[0] == 0
+    assert unweave("share", models[0].folder, "--out", place)[0] == 0
     assert len(Page(place.read_bytes()).manifest["runs"]) == 1
 
 
 BAD = {
     "no file": (["share", "RUN"], "Missing option"),
-    "no run": (["share", "-o", "page.html"], "Missing argument"),
-    "unknown run": (["share", "nothing", "-o", "page.html"], "'nothing' is not a run"),
-    "a folder": (["share", "RUN", "-o", "."], "expected a file to write"),
-    "few rows": (["share", "RUN", "-o", "page.html", "--rows", "1"], "'--rows'"),
-    "an embedding": (["share", "RUN", "-o", "p.html", "--embedding", "tsne"], "umap or pacmap"),
+    "no run": (["share", "--out", "page.html"], "Missing argument"),
+    "unknown run": (["share", "nothing", "--out", "page.html"], "'nothing' is not a run"),
+    "a folder": (["share", "RUN", "--out", "."], "expected a file to write"),
+    "few rows": (["share", "RUN", "--out", "page.html", "--rows", "1"], "'--rows'"),
+    "an embedding": (["share", "RUN", "--out", "p.html", "--embedding", "tsne"], "umap or pacmap"),
     "an empty store": (["explore", "--store", "none"], "contains no runs to explore"),
     "a run": (["explore", "nothing"], "'nothing' is not a run"),
     "a port": (["explore", "RUN", "--port", "70000"], "'--port'"),

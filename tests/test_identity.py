@@ -227,7 +227,7 @@ def test_places_that_cannot_be_written_are_refused_before_anything_is_computed(
     monkeypatch.setattr(os, "access", lambda path, mode: False)  # root may write everywhere
     monkeypatch.setattr(uw.FittedModel, "encode", None)
     run = folder.path
-    for words in (["report", run], ["share", run, "-o", tmp_path / "a.html"],
+    for words in (["report", run], ["share", run, "--out", tmp_path / "a.html"],
                   ["encode", run, "--out", tmp_path / "a.csv"]):  # fmt: skip
         code, _, err = unweave(*words)
         assert (code, "Permission denied" in err) == (2, True)
@@ -278,7 +278,7 @@ def outputs(model):
         "my-report.html": lambda path: uw.write_report(model, path),
         "comparison.html": lambda path: uw.report.write_comparison(None, path),
         "compare --html a.html": ["compare", folder, "--html"],
-        "share --output explorer.html": ["share", folder, "--output"],
+        "share --out explorer.html": ["share", folder, "--out"],
         "encode --out a.csv": ["encode", folder, "--out"],
         "decode --out a.npy": ["decode", folder, "codes.npy", "--out"],
         "data features --out b.npz": ["data", "features", folder, "--out"],

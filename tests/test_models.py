@@ -210,7 +210,7 @@ except ValueError as error:
 
 # ---- units
 
-METHODS = Literal["none", "bytes", "percentile", "standardise", "counts"]
+METHODS = Literal["none", "bytes", "percentile", "standardise", "common", "counts"]
 
 
 @uw.spec
@@ -233,7 +233,7 @@ class Measured:
 
     @property
     def scaled(self):
-        return self.method in ("percentile", "standardise")
+        return self.method in ("percentile", "standardise", "common")
 
     def load(self, device):
         count = 2 if self.images else 4
@@ -241,6 +241,7 @@ class Measured:
             "bytes": BYTES,
             "percentile": Scaling("percentile", (700.0,) * count, (1 / 600,) * count),
             "standardise": Scaling("standardise", (990.0,) * count, (1 / 200,) * count),
+            "common": Scaling("common", tuple(range(900, 900 + count)), (1 / 200,) * count),
         }.get(self.method, Scaling(self.method))
         raw = self.raw()
         bounded = self.method in ("bytes", "percentile")

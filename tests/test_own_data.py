@@ -23,7 +23,7 @@ from unweave.evaluation.validation import Validation
 from unweave.training import train
 from unweave.training.collapse import advice, collapse_warning
 from unweave.training.final_terms import collapsed
-from unweave.training.overrides import runs_from, train_arguments
+from unweave.training.overrides import data_text, runs_from, train_arguments
 from unweave.training.own_data import Datasets, suggest, suggested_steps
 from unweave.training.run import Run
 from unweave.training.settings import settings_lines
@@ -92,6 +92,16 @@ def test_the_printed_command_reproduces_a_run_on_own_data(files, changes):
     assert [again.resolve(dataset) for again in runs_from(arguments, datasets=datasets)] == [run]
 
 
+def test_names_of_columns_are_written_without_quotes(tmp_path):
+    (tmp_path / "a.csv").write_text("dose,group,x,y\n" + "1,a,0.5,2\n2,b,1.5,3\n" * 9)
+    arguments = [f"data={tmp_path / 'a.csv'}", "data.factors_key=dose,group", "data.split=all"]
+    (run,) = runs_from(arguments, datasets=Datasets(CPU))
+    assert data_text(run.data).endswith("a.csv factors_key=dose,group")
+    written = train_arguments(run, Datasets(CPU).load(run.data))
+    assert "data.factors_key=dose,group" in " ".join(written).split()
+    assert runs_from(shlex.split(" ".join(written)), datasets=Datasets(CPU)) == [run]
+
+
 def test_only_settings_that_were_not_given_are_chosen(files):
     path, datasets = f"data={files / 'vectors.npy'}", Datasets(CPU)
 
@@ -103,7 +113,9 @@ def test_only_settings_that_were_not_given_are_chosen(files):
     assert chosen.objective.beta.steps == chosen.steps // 5
     assert run_of("steps=9000").objective == chosen.objective  # the run can be continued
     assert run_of("steps=20").objective.beta.steps == 10
-    assert chosen.likelihood == likelihoods.Gaussian(learn="shared")
+    assert chosen.likelihood == likelihoods.Gaussian(0.3, learn="shared")
+    assert run_of("latent.size=1").likelihood.scale > 0.4  # one component leaves more
+    assert run_of("likelihood.scale=2").likelihood == likelihoods.Gaussian(2, learn="shared")
     assert run_of("objective.beta=4").objective == uw.BetaVAE(beta=4)
     assert run_of("objective=factor-vae").objective == uw.FactorVAE()
     assert run_of("optimiser.amsgrad=true").optimiser == uw.Adam(lr=1e-3, amsgrad=True)
@@ -128,7 +140,7 @@ def test_shipped_data_and_plain_runs_keep_the_defaults_of_the_papers():
 @pytest.mark.parametrize(
     ("dataset", "likelihood"),
     [
-        (from_array(VECTORS)[1], likelihoods.Gaussian(learn="shared")),
+        (from_array(VECTORS)[1], likelihoods.Gaussian(0.3, learn="shared")),
         (from_array(IMAGES)[1], likelihoods.Bernoulli()),
         (counts_dataset(), likelihoods.NegativeBinomial()),
     ],
@@ -268,7 +280,7 @@ def test_settings_are_printed_and_fit_into_80_columns(files, capsys):
     by_name = {line.split("  ")[0]: line for line in shown.splitlines()}
     assert "factor-vae" in by_name["objective"]
     assert "*" not in by_name["objective"]
-    assert "* gaussian, scale 1, learn shared" in by_name["likelihood"]
+    assert "* gaussian, scale learned, from 0.3" in by_name["likelihood"]
     assert "* adam, lr 0.001" in by_name["optimiser"]
 
 

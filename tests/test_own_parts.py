@@ -327,6 +327,30 @@ def test_the_command_line_trains_scores_and_reports_own_parts(module, unweave):
     assert "there is no module 'nowhere' here" in err
 
 
+def test_own_parts_and_metrics_are_described_like_shipped_ones(module, unweave):
+    head = '(VAEObjective):\n    """Halve it."""\n\n    half: float = 0.5\n    """A share."""\n'
+    metric = 'def first(codes, factors):\n    """Compute the first code."""\n    return 0.5\n'
+    module.write_text(f"{SOURCE.replace('(VAEObjective):', head)}\n\n{metric}")
+    code, out, err = unweave("fields", "objective=elsewhere:Other")
+    assert code == 0, err
+    assert "objective=elsewhere:Other" in out
+    assert "Halve it." in out
+    assert "objective.half" in out
+    assert "A share." in out
+    code, out, err = unweave("methods", "elsewhere:Other")
+    assert code == 0, err
+    assert "unweave train objective=elsewhere:Other" in out
+    code, out, err = unweave("metrics", "elsewhere:first")
+    assert code == 0, err
+    assert "Compute the first code." in out
+    assert "--metrics elsewhere:first" in out
+    for name in ("network=elsewhere:Other", "data=elsewhere:Other"):
+        code, _, err = unweave("fields", name)
+        assert code == 2
+        assert f"'elsewhere:Other' is not a choice of {name.partition('=')[0]}" in err
+    assert unweave("fields", "data=test_own_parts:Points")[0] == 0
+
+
 @pytest.mark.parametrize(
     "content",
     [

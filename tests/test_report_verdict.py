@@ -9,6 +9,7 @@ import torch
 import unweave as uw
 from few_draws import few_draws
 from unweave.data import Schema, from_array
+from unweave.data.random_split import split_rows
 from unweave.data.scaling import Scaling
 from unweave.metrics.evidence import LEAST_MARGIN, unjudged
 from unweave.metrics.score import NULL_SPREAD
@@ -17,7 +18,7 @@ from unweave.report.analysis import explained
 from unweave.report.charts import Panel
 from unweave.report.text import number
 from unweave.report.vectors import Vectors
-from unweave.report.verdict import explainable, r2_in_units, verdict
+from unweave.report.verdict import explainable, verdict
 
 pytestmark = [
     pytest.mark.filterwarnings("ignore::unweave.metrics.FewRowsWarning"),
@@ -100,8 +101,8 @@ def test_held_out_combinations_are_held_out(tmp_path):
     data = uw.data.Selected(source, (uw.data.HeldOut({"x": (0,)}),))
     model = fitted(data, 1.0, steps=5, batch_size=16)
     model.save(tmp_path / "model.uw")
-    assert explained(model)[1:] == (24, "rest", False)
-    assert explained(uw.load(tmp_path / "model.uw", split="held-out"))[1:] == (8, "held-out", True)
+    assert explained(model)[1:4] == (24, "rest", False)
+    assert explained(uw.load(tmp_path / "model.uw", split="held-out"))[1:4] == (8, "held-out", True)
 
 
 def test_a_model_that_uses_its_codes_explains_held_out_data(waves):
@@ -157,14 +158,16 @@ def test_counts_are_judged_by_what_their_noise_leaves_to_explain():
 def test_r2_of_standardised_columns_is_also_given_in_the_units_of_the_data():
     rng = np.random.default_rng(0)
     x = rng.normal(size=(200, 4)) * [100, 1, 1, 1]
-    found = analysis.analyse(uw.fit(x, progress=False, latent=uw.Gaussian(3), steps=60), 160)
-    rows = list(range(160))
-    own, y = found.observations(rows), found.reconstructions(rows)
-    expected = 1 - ((own - y) ** 2).sum() / ((own - own.mean(0)) ** 2).sum()
-    assert r2_in_units(found, rows) == pytest.approx(expected, abs=1e-5)
+    model = uw.fit(x, progress=False, latent=uw.Gaussian(3), steps=60)
+    found = analysis.analyse(model, 160)
+    held_out, train = (x[split_rows(split, 200)] for split in ("validation", "train"))
+    error = held_out - model.reconstruct(held_out)
+    expected = 1 - (error**2).sum() / ((held_out - train.mean(0)) ** 2).sum()
+    assert found.explained.r2_in_units == pytest.approx(expected, abs=1e-5)
     judged = verdict(active(found, 0.4))
     assert "only 40% of the variance of the standardised columns of held-out" in judged.headline
-    assert f"R<sup>2</sup> is {number(expected)} on 160" in judged.sentences[0]
+    assert "on 20 observations of the validation split" in judged.sentences[0]
+    assert f"R<sup>2</sup> of the same observations is {number(expected)}" in judged.sentences[0]
     weak = verdict(active(found, 0.01))
     assert weak.level == "bad"
     assert "carry information about the data" in weak.sentences[1]

@@ -187,4 +187,4 @@ def test_decimal_commas_and_unlike_columns_of_codes_are_noted(unweave, tmp_path)
     (tmp_path / "t.csv").write_text("\n".join(["z0,z1,z2,z3,size,label", *rows]))
     _, err = mig(unweave, tmp_path / "t.csv", "--factors-key", "label")
     assert "among them size, whose name is unlike the others: make it a label with" in err
-    assert "with --factors-key size" in err
+    assert "with --factors-key label,size" in err

@@ -141,14 +141,15 @@ def test_the_command_prints_tables_json_and_a_page(store, unweave, tmp_path_fact
     code, out, _ = unweave("status", "--store", store.root)
     assert code == 0
     assert "4 runs: 1 finished, 1 failed, 1 stopped, 1 not started" in out
-    assert "2.0 steps/s of all networks together, 360.0 networks/h, 14 seconds left" in out
+    assert "2.0 steps/s of all runs together, 360.0 runs/h, 14 seconds left" in out
     assert "a<b 17" in out
     assert "total correlation was not finite" in out
     code, out, _ = unweave("status", "--store", store.root, "--json")
     content = json.loads(out)
     assert (content["counts"]["failed"], content["seconds_left"]) == (1, 14.0)
     page = tmp_path_factory.mktemp("page") / "status.html"
-    assert unweave("status", "--store", store.root, "--html", page)[0] == 0
+    code, _, err = unweave("status", "--store", store.root, "--html", page)
+    assert (code, " ".join(err.split())) == (0, f"wrote {page}")
     text = page.read_text()
     assert 'http-equiv="refresh"' in text
     assert "a&lt;b 17" in text

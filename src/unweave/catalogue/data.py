@@ -27,6 +27,7 @@ _LABELS = 12  # names of classes that are listed
 _SCALED = {
     "percentile": "in [0, 1], scaled by percentiles",
     "standardise": "standardised",
+    "common": "centred, and scaled by one number",
     "counts": "counts",
 }
 

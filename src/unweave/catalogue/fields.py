@@ -13,7 +13,8 @@ from typing import Annotated, Any, Literal, NamedTuple, Union, get_args, get_ori
 from pydantic.fields import FieldInfo
 
 from unweave.core.hints import nearest
-from unweave.core.spec import members, to_json
+from unweave.core.parts import announced, import_part, is_part_name
+from unweave.core.spec import flat_members, members, to_json
 from unweave.latents import Product
 from unweave.training.flat_settings import value_text
 from unweave.training.overrides import is_spec
@@ -125,9 +126,9 @@ def listing(path: str = "", width: int = 80) -> str:
     owner, last = _locate(name)
     hint = get_type_hints(type(owner), include_extras=True)[last]
     kinds = members(hint)
-    if kind and kind not in kinds:
+    shown = choices(hint, kind) if kind else kinds
+    if not shown and kind:
         raise ValueError(f"{kind!r} is not a choice of {name}: {nearest(kind, kinds)}")
-    shown = {kind: kinds[kind]} if kind else kinds
     value = getattr(owner, last)
     head = FieldText(name, _default(value), range_text(hint), meaning(type(owner), last))
     parts = [] if kind else [table([head], width)]
@@ -138,6 +139,28 @@ def listing(path: str = "", width: int = 80) -> str:
     if not kinds and dataclasses.is_dataclass(value):
         parts.append(table(list(spec_fields(type(value), f"{name}.", value)), width))
     return "\n\n".join(parts) + "\n"
+
+
+def choices(union: Any, kind: str) -> dict[str, type]:
+    """Return the member of a union with a kind, or a part of the user's own that fits; by kind.
+
+    An own part is "module:Class", as in `unweave train`, or the name of its entry point.
+    """
+    known = members(union)
+    if kind in known:
+        return {kind: known[kind]}
+    if not (is_part_name(kind) or kind in announced()):
+        return {}
+    part = import_part(kind)
+    bases = [each for each in flat_members(union) if inspect.isabstract(each)]
+    return {kind: part} if any(_derives(part, base) for base in bases) else {}
+
+
+def _derives(part: type, base: Any) -> bool:
+    """Return whether a class derives from a base, or has the methods of a protocol."""
+    if getattr(base, "_is_protocol", False):
+        return all(hasattr(part, name) for name in base.__abstractmethods__)
+    return issubclass(part, base)
 
 
 def _locate(path: str) -> tuple[Any, str]:

@@ -8,7 +8,7 @@ import re
 from typing import Any, NamedTuple, get_type_hints
 
 from unweave.catalogue import introduction
-from unweave.catalogue.fields import one_line_each, spec_fields, table
+from unweave.catalogue.fields import choices, one_line_each, spec_fields, table
 from unweave.core.bibliography import cited, entries_for, entry_field
 from unweave.core.hints import nearest
 from unweave.core.spec import lane_fields, members
@@ -103,7 +103,7 @@ def method_page(name: str, width: int = 80) -> str:
     A name can stand for two parts: "gaussian" is a latent block and a likelihood.
     """
     found = [
-        (path, members(union)[name]) for path, union in _UNIONS.items() if name in members(union)
+        (path, cls) for path, union in _UNIONS.items() for cls in choices(union, name).values()
     ]
     if not found:
         known = [kind for union in _UNIONS.values() for kind in members(union)]

@@ -14,7 +14,7 @@ from unweave.core.hints import nearest
 from unweave.core.text import markdown_table
 from unweave.metrics.needs import class_factors
 from unweave.metrics.options import SHARED_ARGUMENTS
-from unweave.metrics.registry import METRICS, UNSUPERVISED, Metric
+from unweave.metrics.registry import METRICS, UNSUPERVISED, Metric, find_metrics
 
 _SOURCE = re.compile(r"\[[A-Z][A-Za-z]+\d{4}\]")
 
@@ -48,9 +48,11 @@ def metric_list(width: int = 80) -> str:
 
 def metric_page(name: str, width: int = 80) -> str:
     """Describe one metric: what its protocols compute and need, options, papers, and a command."""
-    chosen = [m for m in METRICS.values() if m.name == name] or [
-        m for m in UNSUPERVISED.values() if m.name == name
-    ]
+    if ":" in name:
+        chosen = list(find_metrics(name).values())
+    else:
+        every = (METRICS, UNSUPERVISED)
+        chosen = next(filter(None, ([m for m in g.values() if m.name == name] for g in every)), [])
     if not chosen:
         raise ValueError(f"{name!r} is not a metric: {nearest(name, names())}")
     first = chosen[0]

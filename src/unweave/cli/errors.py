@@ -38,7 +38,9 @@ def run(command: Any, arguments: list[str]) -> None:
         if not (usage := error.format_message()):  # type: ignore[attr-defined]
             sys.exit(2)  # no arguments were given, and the help was printed
         hint = "; fields are set as in steps=50" if name == "train" else ""
-        message = f"{usage.rstrip('?.')}; see `unweave --help`{hint}"
+        end = "? See" if usage.endswith("?") else "; see"
+        command_name = f"unweave {name}" if name else "unweave"
+        message = f"{usage.rstrip('?.')}{end} `{command_name} --help`{hint}"
     except Exception as error:
         if (message := _explanation(error, command, arguments)) is None:
             raise
@@ -78,6 +80,8 @@ def os_error_text(error: OSError, store: Path | None) -> str:
     """
     text = error_text(error)
     other = "" if store is None else ", or choose another folder with --store"
+    if error.errno == errno.ENOTDIR and store is not None and store.is_file():
+        return f"--store {store} is a file: choose a folder"
     if error.errno in NO_SPACE:
         return f"{text}. Stored files are unchanged; free space{other}, and run the command again"
     if error.errno == errno.EIO:

@@ -92,6 +92,7 @@ def estimate_command(
     from unweave.training import pick_device
     from unweave.training.own_data import Datasets
     from unweave.training.precision import check_precision
+    from unweave.training.status import duration
 
     kind = check_precision(precision)
     datasets = Datasets(pick_device(device))
@@ -123,11 +124,14 @@ def estimate_command(
         }
         out.print_json(data=content)
         return
-    mean, low, high = map(_hours, found.times)
+    mean, *ends = map(duration, found.times)
+    span = f" (90 % of simulations: {' to '.join(ends)})" if {*ends} != {mean} else ""
     each = f"{found.spent.training / len(runs):,.3g} s of training for each run"
     out.print(f"{count_noun(len(runs), 'run')} in {count_noun(found.tasks, 'task')}, {each}")
     out.print(
-        f"{count_noun(workers, 'worker')}: {mean} hours (90 % of simulations: {low} to {high})"
+        f"{count_noun(workers, 'worker')}: {mean}{span}, if a task starts in {starting:g} s "
+        "(--starting)",
+        soft_wrap=True,
     )
     parts = ", ".join(f"{_hours(part)} {name}" for name, part in found.spent._asdict().items())
     out.print(f"{_hours(found.spent.total)} worker-hours: {parts}", soft_wrap=True)

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 def share_command(
     names: RunsArgument,
-    output: Annotated[Path, typer.Option("-o", "--output", help="The file to write.")],
+    output: Annotated[Path, typer.Option("--out", help="The file to write.")],
     title: Annotated[
         str | None,
         typer.Option(help="Title of the page (by default it names the objective and the data)."),
@@ -54,11 +54,11 @@ def share_command(
 
     Examples:
 
-      unweave share 3f2a -o page.html
+      unweave share 3f2a --out page.html
 
-      unweave share 3f2a 81c0 -o both.html --title "Two seeds"
+      unweave share 3f2a 81c0 --out both.html --title "Two seeds"
 
-      unweave share 3f2a -o page.html --rows 20000 --embedding umap
+      unweave share 3f2a --out page.html --rows 20000 --embedding umap
     """
     from rich.filesize import decimal
 
@@ -66,7 +66,7 @@ def share_command(
     from unweave.explorer.share import share
     from unweave.training.store import Store
 
-    check_output(output, "--output", overwrite)
+    check_output(output, "--out", overwrite)
     models = load(Store(store).find_all(names), data=data, device=device)
     write = partial(
         share,

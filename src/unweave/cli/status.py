@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from unweave.cli.options import OverwriteOption, StoreOption
-from unweave.core.console import out, plain_table
+from unweave.core.console import err, out, plain_table
 
 if TYPE_CHECKING:
     from markupsafe import Markup
@@ -68,10 +68,14 @@ def status_command(
         _print_log(name, store)
         return
     check_output(html, "--html", overwrite, (".html", ".htm"))
+    told = False
     while True:
         status = read_status(store)
         if html is not None:
             _write_page(html, status, store)
+            if not told:
+                err.print(f"wrote {html}")
+                told = True
         elif json_output:
             out.write(json.dumps(status.to_json(), indent=2) + "\n")
         else:

@@ -173,6 +173,7 @@ def print_outcomes(outcomes: list[Outcome], store: Store) -> None:
 
     An objective that all runs share is left out, so that the table fits 80 columns.
     """
+    from unweave.evaluation.overfitting import overfit_warning
     from unweave.evaluation.validation import final_loss
     from unweave.training.configuration import objective_text
     from unweave.training.final_terms import final_terms
@@ -200,6 +201,8 @@ def print_outcomes(outcomes: list[Outcome], store: Store) -> None:
         out.print(
             "held-out: distortion of the validation split; R^2: share of its variance explained",
         )
+    if overfits := overfit_warning(outcomes):
+        err.print(overfits, style="bold yellow", soft_wrap=True)
     trained = [outcome for outcome in outcomes if not outcome.failure]
     if trained:
         best, why = best_outcome(trained)

@@ -30,7 +30,10 @@ from unweave.data.files.new_observations import (
 from unweave.data.files.streaming import StreamedDataset as StreamedDataset
 from unweave.data.lattice import Factor as Factor, Lattice as Lattice
 from unweave.data.pairs import Paired as Paired
-from unweave.data.pca import principal_variances as principal_variances
+from unweave.data.pca import (
+    noise_deviation as noise_deviation,
+    principal_variances as principal_variances,
+)
 from unweave.data.published.base import PublishedSpec as PublishedSpec
 from unweave.data.published.datasets import (
     MPI3D as MPI3D,

@@ -10,7 +10,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-ScalingMethod = Literal["none", "bytes", "percentile", "standardise", "counts"]
+ScalingMethod = Literal["none", "bytes", "percentile", "standardise", "common", "counts"]
 
 _FAR = 100  # widths from 0 beyond which float32 is too coarse
 
@@ -28,6 +28,8 @@ class Scaling:
       there is nothing to invert.
     - "percentile": two percentiles of the data become 0 and 1, and values beyond them are clipped.
     - "standardise": every value has mean 0 and standard deviation 1 over the data.
+    - "common": every value has mean 0, and all are divided by the same number, so that they keep
+      their relative spread; their mean variance is 1.
     - "counts": values are unchanged; they are non-negative integers.
 
     >>> Scaling("standardise", (10.0,), (0.5,)).apply(np.array([[12.0, 8.0]]))
@@ -42,6 +44,11 @@ class Scaling:
     def bounded(self) -> bool:
         """Whether scaled values lie in [0, 1], whatever the values were."""
         return self.method in ("bytes", "percentile")
+
+    @property
+    def measured(self) -> bool:
+        """Whether offset and unit were measured from the data."""
+        return self.method in ("percentile", "standardise", "common")
 
     def apply(self, values: NDArray[np.generic]) -> Tensor:
         """Scale values (N, *shape) in the user's units: a copy in float32."""
@@ -64,7 +71,7 @@ class Scaling:
         They are float32, or float64 if they lie so far from 0, compared with their width, that
         float32 would lose their digits, as times in seconds since 1970 do.
         """
-        if self.method not in ("percentile", "standardise"):
+        if not self.measured:
             return scaled
         values = scaled * self._along(self.width, scaled) + self._along(self.offset, scaled)
         distance = max(abs(o * u) for o, u in zip(self.offset, self.unit, strict=True))

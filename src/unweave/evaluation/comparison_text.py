@@ -160,9 +160,11 @@ def _latents_text(group: RunGroup) -> str:
     rows = [["  latent", "found by", "|correlation|", "seeds that found it"]]
     for each in group.latents:
         strengths = [abs(m.correlation) for m in each.matches.values() if m.same]
-        span = f"{min(strengths):.2f} to {max(strengths):.2f}" if strengths else "-"
+        ends = dict.fromkeys(f"{end(strengths):.2f}" for end in (min, max) if strengths)
+        span = " to ".join(ends) or "-"
         seeds = ", ".join(map(str, sorted(group.encoded[m].run.seed for m in each.found_by)))
-        name = f"  {each.latent} of seed {group.encoded[each.model].run.seed}"
+        latent = f"z{each.latent}" if each.latent.isdecimal() else each.latent
+        name = f"  {latent} of seed {group.encoded[each.model].run.seed}"
         short = seeds if len(seeds) <= 28 else seeds[:24] + " ..."
         rows.append([name, f"{len(each.found_by)} of {count}", span, short])
     none = "\n  no latent carries information" if len(rows) == 1 else ""

@@ -28,6 +28,7 @@ from unweave.data.dataset import Dataset
 from unweave.data.splits import AnySplit, with_split
 from unweave.evaluation.model import FittedModel, as_data
 from unweave.evaluation.monitor import Measure, as_measures
+from unweave.evaluation.overfitting import overfit_warning
 from unweave.evaluation.tasks import Executor, Job, Task, ThisProcess, forget_failures
 from unweave.evaluation.validation import final_loss
 from unweave.latents import Latent
@@ -171,6 +172,8 @@ def fit(
             warnings.warn(failure_text(outcome.run, outcome.failure), stacklevel=2)
     if progress is True:
         print_notes(console, _held_out_lines(outcomes))
+    if overfits := overfit_warning(outcomes):
+        _warn(overfits, console if progress is True else None, stacklevel=3)
     trained_on = datasets.load(spec)
     models = [_model(outcome, trained_on, opened) for outcome in outcomes if not outcome.failure]
     return models if several else models[0]
@@ -257,11 +260,16 @@ def train_runs(
     if measure and any(o.weights is not None and not o.measures for o in outcomes):
         warned.append(unmeasured(store.root if store else None))
     for text in warned:
-        if console:
-            console.print(text, style="bold yellow", soft_wrap=True)
-        else:
-            warnings.warn(text, stacklevel=3)
+        _warn(text, console, stacklevel=4)
     return outcomes
+
+
+def _warn(text: str, console: PlainConsole | None, stacklevel: int) -> None:
+    """Print a warning; without a console, issue it."""
+    if console:
+        console.print(text, style="bold yellow", soft_wrap=True)
+    else:
+        warnings.warn(text, stacklevel=stacklevel)
 
 
 def _lines_before(job: Job) -> list[str]:

@@ -121,9 +121,9 @@ def _observation(
     analysis: Analysis, colours: ColourMap | None
 ) -> ImageObservation | VectorObservation:
     schema, scaling = analysis.model.schema, analysis.model.schema.scaling
-    scaled = scaling.method in ("percentile", "standardise")
-    clip = scaling.method == "percentile"
-    units = Units(scaling.width, scaling.offset, clip) if scaled else Units([1.0], [0.0], False)
+    units = Units([1.0], [0.0], False)
+    if scaling.measured:
+        units = Units(scaling.width, scaling.offset, scaling.method == "percentile")
     if colours is not None:
         channels, height, width = schema.shape
         names = [f"channel {number}" for number in range(channels)]

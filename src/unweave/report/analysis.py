@@ -31,6 +31,7 @@ Array = NDArray[np.floating[Any]]
 
 SHUFFLES = 3  # of the factors, for the score that uninformative codes get
 STEPS = 11  # values of a continuous variable in a traversal
+_AT_ONCE = 256  # observations that are reconstructed
 MOST_SHOWN = 24  # variables drawn; of a wider latent space the rest is only counted
 
 
@@ -41,6 +42,7 @@ class Explained(NamedTuple):
     rows: int
     split: str
     held_out: bool  # whether the model was trained without these observations
+    r2_in_units: float | None  # in the user's units, of columns that were standardised
 
 
 def explained(model: FittedModel) -> Explained:
@@ -54,7 +56,21 @@ def explained(model: FittedModel) -> Explained:
     validation = Validation(_load(model, data), _load(model, on_split(data, split)))
     (loss,) = validation.measure(model.trained)
     held_out = _disjoint(split_of(data), split)
-    return Explained(loss.r2, len(validation.index), split_of(data), held_out)
+    standard = model.schema.scaling.method == "standardise"
+    in_units = _r2_in_units(model, validation) if standard else None
+    return Explained(loss.r2, len(validation.index), split_of(data), held_out, in_units)
+
+
+def _r2_in_units(model: FittedModel, validation: Validation) -> float:
+    """Compute R^2 of the same observations, against the same mean, in the user's units."""
+    scaling = model.schema.scaling
+    error, total = 0.0, 0.0
+    mean = scaling.invert(validation.mean[None].float().cpu().numpy())
+    for part in validation.index.split(_AT_ONCE):
+        x = scaling.invert(validation.dataset.images(part).cpu().numpy()).astype(np.float64)
+        error += float(np.square(x - model.reconstruct(x)).sum())
+        total += float(np.square(x - mean).sum())
+    return 1 - error / total if total else 0.0
 
 
 def _load(model: FittedModel, data: Data) -> Dataset:

@@ -6,7 +6,7 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 
 from unweave.core.bibliography import entry_field
 from unweave.core.text import visible
-from unweave.report.text import number, symbol
+from unweave.report.text import code, number, symbol
 
 
 def render_page(name: str, **context: Any) -> str:
@@ -18,5 +18,5 @@ def render_page(name: str, **context: Any) -> str:
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    environment.globals.update(symbol=symbol, number=number, entry_field=entry_field)
+    environment.globals.update(code=code, symbol=symbol, number=number, entry_field=entry_field)
     return visible(environment.get_template(name).render(context))

@@ -43,6 +43,17 @@ def symbol(name: str) -> Markup:
     return Markup("<var>z<sub>{}</sub></var>").format(name)
 
 
+def code(text: str) -> Markup:
+    """Return text in which what stands between backticks is marked as code.
+
+    >>> code("use `a < b`")
+    Markup('use <code>a &lt; b</code>')
+    """
+    parts = [Markup("<code>{}</code>" if n % 2 else "{}").format(each)
+             for n, each in enumerate(text.split("`"))]  # fmt: skip
+    return Markup("").join(parts)
+
+
 def words(name: str) -> str:
     """Return the name of a term, a weight or a metric as words.
 

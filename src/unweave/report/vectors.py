@@ -6,9 +6,7 @@ names and neighbours are alike.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
-from itertools import pairwise
 from typing import NamedTuple
 
 import numpy as np
@@ -16,6 +14,7 @@ from markupsafe import Markup
 from numpy.typing import NDArray
 
 from unweave.data import Schema
+from unweave.data.files.interpretation import rising_numbers
 from unweave.report.analysis import Analysis, Array, Variable
 from unweave.report.charts import Panel, Plot, Span, padded, ticks
 from unweave.report.text import cut, short, symbol
@@ -39,7 +38,7 @@ class Vectors(NamedTuple):
     def of(cls, schema: Schema, some: Array) -> Vectors:
         """Decide how to draw vectors from their names, or from some of them, (n, D)."""
         if schema.value_names:
-            return cls(schema, _numbers(schema.value_names))
+            return cls(schema, rising_numbers(schema.value_names))
         count = schema.shape[0]
         ordered = count <= _FEW or neighbour_correlation(some) >= _ALIKE
         return cls(schema, [float(number) for number in range(count)] if ordered else None)
@@ -116,16 +115,6 @@ class Vectors(NamedTuple):
         labels = [cut(names[c], _NAME) if names else f"value {c}" for c in columns]
         y_ticks = dict(zip(rows, labels, strict=True))
         return plot.draw(marks, "values of observations by column", ticks(span), y_ticks)
-
-
-def _numbers(names: Sequence[str]) -> list[float] | None:
-    """Return names that are rising numbers as numbers; None if they are anything else."""
-    try:
-        numbers = [float(name) for name in names]
-    except ValueError:
-        return None
-    rising = all(a < b for a, b in pairwise(numbers))
-    return numbers if rising and all(map(math.isfinite, numbers)) else None
 
 
 def neighbour_correlation(some: Array) -> float:

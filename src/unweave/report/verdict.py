@@ -8,6 +8,7 @@ from markupsafe import Markup, escape
 
 from unweave.core.hints import count_noun
 from unweave.data.splits import split_of
+from unweave.evaluation.overfitting import overfit
 from unweave.evaluation.shared_latents import LEAST_INFORMATION
 from unweave.metrics import Score
 from unweave.metrics.evidence import AT_NULL, unjudged
@@ -39,6 +40,8 @@ def verdict(analysis: Analysis) -> Verdict:
         _variables(analysis.active, analysis.unused, failed=level == "bad"),
         *_scores(analysis),
     ]
+    if over := overfit(analysis.model.log, analysis.model.measures):
+        sentences.insert(1, escape(f"The {over}."))
     if level == "bad":
         model = analysis.model
         sentences.append(escape(advice(model.run, model.dataset, model.measures)))
@@ -84,26 +87,17 @@ def _explained(analysis: Analysis) -> list[Markup]:
         number(share.r2), how
     )
     scaling = analysis.model.schema.scaling.method
-    if scaling == "standardise":
-        rows = analysis.some_rows(_COMPARED, "units")
+    if share.r2_in_units is not None:
         sentence += Markup(
             " This weights all columns equally; in the units of the data, where columns of large "
-            "variance count most, R<sup>2</sup> is {} on {:,} of the observations analysed."
-        ).format(number(r2_in_units(analysis, rows)), len(rows))
+            "variance count most, R<sup>2</sup> of the same observations is {}."
+        ).format(number(share.r2_in_units))
     elif scaling == "counts":
         most = explainable(analysis)
         sentence += Markup(" Counts have noise that no model explains{}.").format(
             f": Poisson noise alone is {1 - most:.0%} of their variance" if most else ""
         )
     return [sentence]
-
-
-def r2_in_units(analysis: Analysis, rows: list[int]) -> float:
-    """Return R^2 of the reconstructions of rows, (x - E[x|z])^2 against the mean, in user units."""
-    x = analysis.model.observations(analysis.index[rows]).astype(np.float64)
-    error = x - analysis.model.decode(analysis.means[rows])
-    total = np.square(x - x.mean(0)).sum()
-    return float(1 - np.square(error).sum() / total) if total else 0.0
 
 
 def explainable(analysis: Analysis) -> float | None:

@@ -79,6 +79,9 @@ def notes(
                 lines.append(refusal)
     distinct = {run.digest: run for run in runs}.values()
     waiting = [run for run in distinct if not (store and store.folder(run).weights.exists())]
+    if not waiting:
+        some = "the run is" if len(distinct) == 1 else f"all {len(distinct):,} runs are"
+        lines.append(f"{some} already finished; nothing is trained")
     for group in [] if processes.several else group_runs(waiting, None, {}):
         if len(parts := fitting_parts(group, dataset)) > 1:
             lines.append(

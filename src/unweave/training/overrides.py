@@ -45,11 +45,14 @@ from unweave.training.run import Run
 
 _LIST = re.compile(r"[\w.:+-]+(,[\w.:+-]+)+")
 _RANGE = re.compile(r"(\d+)\.\.(\d+)")
-_DECISIVE = re.compile(r"data[.=]|steps=|objective=")  # what settings for own data depend on
+_DECISIVE = re.compile(
+    r"data[.=]|steps=|objective=|latent[.=]"
+)  # what settings for own data depend on
 # Fields in which a comma joins columns into one value, and a..b is a range of them.
 _COLUMN_NAMES = ("key", "factors_key", "ignore")
 # Text that can be written as it is; anything else is written as JSON.
 _PLAIN = re.compile(r"[A-Za-z_/][\w./-]*")
+_PLAIN_COLUMNS = re.compile(r"[A-Za-z_][\w.-]*(,[A-Za-z_][\w.-]*)*")
 _JSON_WORDS = ("true", "false", "null", "NaN", "Infinity")
 _LINE_WIDTH = 88
 _MOST_RUNS = 10_000  # that one command describes
@@ -325,9 +328,10 @@ def _data_assignments(text: str) -> list[str]:
         return [f"data={data.kind}", f"data.path={data.path}"]
     if ":" in text or text in announced():
         return [f"data={text}"]
+    is_path = "/" in text or Path(text).suffix
+    hint = nearest_path(text) if is_path else nearest(text, [*known, *near_paths(text)])
     raise ValueError(
-        f"data: {text!r} is neither a dataset nor a file or folder that exists: "
-        f"{nearest(Path(text), [*known, *near_paths(text)])}"
+        f"data: {text!r} is neither a dataset nor a file or folder that exists: {hint}"
     )
 
 
@@ -409,7 +413,8 @@ def differences(path: str, value: Any, default: object) -> list[str]:
     if value == default:
         return []
     if not is_spec(value):
-        return [f"{path}={_write_value(value)}"]
+        plain = _PLAIN_COLUMNS if path.rpartition(".")[2] in _COLUMN_NAMES else _PLAIN
+        return [f"{path}={_write_value(value, plain)}"]
     assignments = [] if type(value) is type(default) else [f"{path}={value.kind}"]
     usual = defaults_of(type(value)) if assignments else fields_of(default)
     for name, field in fields_of(value).items():
@@ -417,9 +422,9 @@ def differences(path: str, value: Any, default: object) -> list[str]:
     return assignments
 
 
-def _write_value(value: object) -> str:
+def _write_value(value: object, plain: re.Pattern[str] = _PLAIN) -> str:
     """Write a value as plain text if that cannot be misread, otherwise as JSON."""
-    if isinstance(value, str) and _PLAIN.fullmatch(value) and value not in _JSON_WORDS:
+    if isinstance(value, str) and plain.fullmatch(value) and value not in _JSON_WORDS:
         return value
     return json.dumps(_to_json(value), ensure_ascii=False)
 

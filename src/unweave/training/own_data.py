@@ -25,6 +25,7 @@ from unweave.data import (
     Paired,
     Selected,
     Subset,
+    noise_deviation,
 )
 from unweave.data.files.build import take_split
 from unweave.data.splits import takes_all, with_split
@@ -34,6 +35,7 @@ from unweave.training.run import Run, default_likelihood, default_network
 
 LEAST_TO_SPLIT = 50  # observations from which some are held out
 _BETA = 1.0  # the weight of the rate after the warm-up
+_LEAST_SCALE = 0.3  # of the data's; below, the first steps spread factors over all variables
 _NETWORK = MLP(hidden=(128, 128))  # for what is not an image
 _WARM_UP = 5  # the warm-up takes a fifth of the suggested steps
 _OWN = (Arrays, Folder, InMemory)
@@ -100,16 +102,18 @@ def _has_subset(data: Data) -> bool:
 def suggest(run: Run, dataset: Dataset, keep_steps: bool = True) -> Run:
     """Return a run on the same own data whose settings suit the data.
 
-    Only two settings of the given run are used: whether its objective trains an autoencoder and,
-    with `keep_steps`, its steps. The warm-up does not depend on them unless they are few, so that a
-    run can be continued with more steps.
+    Only three settings of the given run are used: whether its objective trains an autoencoder, how
+    many latent variables it has and, with `keep_steps`, its steps. The warm-up does not depend on
+    the steps unless they are few, so that a run can be continued with more.
     """
     usual = suggested_steps(dataset)
     steps = run.steps if keep_steps else usual
     warm_up = max(1, min(usual // _WARM_UP, steps // 2))
     likelihood = default_likelihood(dataset)
     if run.objective.autoencodes and isinstance(likelihood, likelihoods.Gaussian):
-        likelihood = likelihoods.Gaussian(learn="shared")  # a generator has nothing but a mean
+        # The learned scale starts near its end: Adam divides a scale by about 3 in 1,000 steps.
+        start = noise_deviation(dataset, len(run.latent.variables), _LEAST_SCALE)
+        likelihood = likelihoods.Gaussian(float(f"{start:.1g}") or 1.0, learn="shared")
     vectors = isinstance(default_network(run.data, dataset.shape), MLP)
     return Run(
         data=run.data,

@@ -5,6 +5,7 @@ from __future__ import annotations
 import textwrap
 from collections.abc import Sequence
 
+from unweave import likelihoods
 from unweave.data import Dataset
 from unweave.training.configuration import data_name, latent_text, objective_text, value_in_words
 from unweave.training.overrides import default_fields, defaults_of, fields_of, is_spec
@@ -18,6 +19,7 @@ _SCALINGS = {
     "bytes": "values in [0, 1]",
     "percentile": "values scaled to [0, 1] by percentiles",
     "standardise": "standardised values",
+    "common": "centred values on a common scale",
     "counts": "counts",
 }
 
@@ -57,8 +59,8 @@ def _data_text(run: Run, dataset: Dataset, held_out: Dataset | None) -> str:
     if held_out is None:
         return f"{text}; nothing is held out"
     return (
-        f"{text}; {held_out.size:,} more are held out for validation and the rest for testing "
-        "(data.split=all trains on all)"
+        f"{text}; {held_out.size:,} more are held out for validation, and about as many for "
+        "testing (data.split=all trains on all)"
     )
 
 
@@ -69,6 +71,9 @@ def _text(name: str, run: Run) -> str:
         return latent_text(run.latent)
     if name == "objective":
         return objective_text(run)
+    if isinstance(value, likelihoods.Gaussian) and value.learn != "nothing":
+        what = "scale learned" if value.learn == "shared" else "a scale learned for each value"
+        return f"{value.kind}, {what}, from {value.scale:g}"
     if not is_spec(value):
         return value_in_words(value)
     usual = defaults_of(type(value))

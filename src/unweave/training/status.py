@@ -13,6 +13,7 @@ from typing import Any
 
 from unweave.core import files
 from unweave.core.files import OddFile, error_text
+from unweave.core.hints import count_noun
 from unweave.core.processes import Process
 from unweave.training.heartbeats import FOLDER, log_path, read_record
 from unweave.training.leases import own_leases
@@ -176,11 +177,11 @@ def worker_log(root: Path, run: str) -> str | None:
 def status_lines(status: StoreStatus) -> Sequence[str]:
     """Describe the runs of a store and how fast they are trained, in two lines at most."""
     counts = ", ".join(f"{count:,} {state}" for state, count in status.counts.items())
-    lines = [f"{len(status.runs):,} runs: {counts}"]
+    lines = [f"{count_noun(len(status.runs), 'run')}: {counts}"]
     if (left := status.seconds_left) is not None:
         lines.append(
-            f"{status.speed:,.1f} steps/s of all networks together, "
-            f"{status.networks_per_hour:,.1f} networks/h, {duration(left)} left"
+            f"{status.speed:,.1f} steps/s of all runs together, "
+            f"{status.networks_per_hour:,.1f} runs/h, {duration(left)} left"
         )
     elif status.steps_left:
         lines.append(f"nothing is being trained; {status.steps_left:,} steps are left")

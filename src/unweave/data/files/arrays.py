@@ -39,10 +39,12 @@ class Arrays:
     Observations are (N, H, W), (N, H, W, C), (N, C, H, W) or vectors (N, D); `axes` says whether
     channels are last ("nhwc") or first ("nchw") if the shape is ambiguous. `scale` says how values
     are scaled: divided by 255 ("bytes"), between two percentiles of each channel ("percentile"), to
-    mean 0 and standard deviation 1 of each column ("standardise"), or not at all ("none", and
-    "counts" for counts of something). By default, 8-bit images are divided by 255, other images are
-    scaled by percentiles unless they are floats in [0, 1], and vectors of floats are standardised;
-    other integers are only read if `scale` says what they are.
+    mean 0 and standard deviation 1 of each column ("standardise"), to mean 0 of each column and one
+    scale for all ("common"), or not at all ("none", and "counts" for counts of something). By
+    default, 8-bit images are divided by 255, other images are scaled by percentiles unless they are
+    floats in [0, 1], and vectors of floats are standardised, but spectra, whose columns are named
+    by rising or falling numbers, get a common scale; other integers are only read if `scale` says
+    what they are.
 
     `key` names the array of observations, and `factors_key` that of the factors (N, K): integers,
     text or real numbers, where NaN is a missing label. Their names are read from the array
@@ -68,8 +70,8 @@ class Arrays:
     stream: bool | None = None
     """Whether to read observations while training; by default only above 1 GiB."""
     scale: ScalingMethod | None = None
-    """How values are scaled: none, bytes, percentile, standardise or counts; by default chosen from
-    the data."""
+    """How values are scaled: none, bytes, percentile, standardise, common or counts; by default
+    chosen from the data."""
     axes: ArrayAxes | None = None
     """Where channels are, nhwc (last) or nchw (first), if the shape leaves it open."""
     ignore: str = ""

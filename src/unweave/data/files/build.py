@@ -118,7 +118,7 @@ def build_dataset(
     if values.broken is not None:
         raise ValueError(_explain_not_finite(whole, layout, value_names))
     dtype = rows.dtype.newbyteorder("=")
-    method = choose_method(dtype, values, layout, scale)
+    method = choose_method(dtype, values, layout, scale, value_names)
     second = partial(measure, whole, layout, method)
     scaling = cached_json([*pass_key, "scaling", method], Scaling, second) if cached else second()
     interpretation = interpret(dtype, values, layout, scaling, value_names)

@@ -65,7 +65,8 @@ def choose_columns(
         )
     odd = [] if key else unlike_names(observed)
     if odd or len(observed) < len(names):
-        hint = f"; {_odd_note(odd)}" if odd else ""
+        own = [column.name for column in labels]
+        hint = f"; {_odd_note(odd, own)}" if odd else ""
         notes.insert(0, f"{len(observed):,} columns are observations: {list_some(observed)}{hint}")
     if ignored:
         notes.append(f"ignored: {list_some([name for name in names if name in ignored])}")
@@ -123,13 +124,15 @@ def _stem(name: str) -> str | None:
     return _SEPARATOR.sub("", stem)
 
 
-def _odd_note(odd: Sequence[str]) -> str:
+def _odd_note(odd: Sequence[str], labels: Sequence[str]) -> str:
+    """Point out columns unlike the others; as labels they are named next to those there are."""
     whose, it = ("whose name is", "it") if len(odd) == 1 else ("whose names are", "them")
     label = "a label" if len(odd) == 1 else "labels"
     shown = join_columns(odd) if len(odd) <= _LISTED else "NAMES"
+    factors = ",".join([*([join_columns(labels)] if labels else []), shown])
     return (
         f"among them {list_some(odd)}, {whose} unlike the others: leave {it} out with "
-        f"data.ignore={shown}, or make {it} {label} with data.factors_key={shown}"
+        f"data.ignore={shown}, or make {it} {label} with data.factors_key={factors}"
     )
 
 

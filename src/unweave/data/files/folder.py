@@ -92,8 +92,8 @@ class Folder:
     stream: bool | None = None
     """Whether to read observations while training; by default only above 1 GiB."""
     scale: ScalingMethod | None = None
-    """How values are scaled: none, bytes, percentile, standardise or counts; by default chosen from
-    the data."""
+    """How values are scaled: none, bytes, percentile, standardise, common or counts; by default
+    chosen from the data."""
     axes: FileAxes | None = None
     """What the pages of a stack are, channels or observations, if its metadata do not say."""
     ignore: str = ""

@@ -1,7 +1,9 @@
 """Interpret the values of an array as observations: their axes, and what the numbers mean."""
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Any, Literal, NamedTuple
 
 import numpy as np
@@ -18,7 +20,8 @@ COLOURS = {1: "grey", 3: "colour", 4: "colour and transparency"}  # by number of
 TAIL = 0.001  # share of the values that may be clipped at either end
 
 _LARGE = 20  # absolute values above which networks hardly learn
-_LISTED = 6  # channels or columns whose scaling is listed
+_LISTED = 6  # channels or columns whose scaling is listed; of more, only the first two are
+_SPECTRUM = 8  # columns named by numbers from which a table counts as spectra
 _MEANINGS: dict[ScalingMethod, str] = {
     "counts": "counts of something",
     "percentile": "intensities",
@@ -143,7 +146,11 @@ def _channels_last(shape: tuple[int, ...], axes: ArrayAxes | None) -> bool:
 
 
 def choose_method(
-    dtype: np.dtype[Any], values: Scan, layout: Layout, wanted: ScalingMethod | None
+    dtype: np.dtype[Any],
+    values: Scan,
+    layout: Layout,
+    wanted: ScalingMethod | None,
+    value_names: Sequence[str] = (),
 ) -> ScalingMethod:
     """Return how to scale values; reject values that do not fit, or whose meaning is unclear."""
     if dtype.kind not in "biuf":
@@ -158,7 +165,7 @@ def choose_method(
     if integers and values.high <= 1:  # binary, whatever the type
         return "none"
     if dtype.kind == "f" and not layout.is_image:
-        return "standardise"
+        return "common" if are_spectra(value_names) else "standardise"
     if dtype.kind == "f":
         return "none" if values.low >= 0 and values.high <= 1 else "percentile"
     if layout.is_image and dtype == np.uint8:
@@ -166,6 +173,30 @@ def choose_method(
     if layout.is_image and dtype.itemsize == 2:
         return "percentile"
     raise ValueError(_ask(dtype, values, layout))
+
+
+def rising_numbers(names: Sequence[str]) -> list[float] | None:
+    """Return names that are rising numbers as numbers; None if they are anything else."""
+    try:
+        numbers = [float(name) for name in names]
+    except ValueError:
+        return None
+    rising = all(a < b for a, b in pairwise(numbers))
+    return numbers if rising and all(map(math.isfinite, numbers)) else None
+
+
+def are_spectra(names: Sequence[str]) -> bool:
+    """Return whether names of columns are those of a spectrum: numbers that rise or fall.
+
+    Columns that are only numbered, from 0 or 1, may be anything.
+
+    >>> wavelengths = [f"{400 + 2.5 * n:g}" for n in range(9)]
+    >>> are_spectra(wavelengths), are_spectra(wavelengths[::-1]), are_spectra("123456789")
+    (True, True, False)
+    """
+    numbers = rising_numbers(names) or rising_numbers(names[::-1]) or []
+    counted = [n - numbers[0] for n in numbers] == list(range(len(numbers)))
+    return len(numbers) >= _SPECTRUM and not (counted and numbers[0] in (0, 1))
 
 
 def _unfit(setting: str, expected: str, dtype: np.dtype[Any], values: Scan) -> str:
@@ -193,8 +224,11 @@ def _ask(dtype: np.dtype[Any], values: Scan, layout: Layout) -> str:
 
 def measure(rows: Rows, layout: Layout, method: ScalingMethod) -> Scaling:
     """Return the scaling by a method, after measuring each channel or column of all rows."""
-    if method == "standardise":
+    if method in ("standardise", "common"):
         offset, width = moments(rows, layout.by_channel)
+        if method == "common":
+            common = math.sqrt(sum(each * each for each in width) / len(width))
+            width = [common if each else 0.0 for each in width]
     elif method == "percentile":
         offset, high = percentiles(rows, layout.by_channel, TAIL)
         width = [most - least for least, most in zip(offset, high, strict=True)]
@@ -219,7 +253,7 @@ def interpret(
     elif method == "none" and unit_interval and dtype.kind != "f":
         stored = np.bool_ if dtype.kind == "b" else np.uint8
     bounded = scaling.bounded or (method == "none" and unit_interval)
-    if method in ("percentile", "standardise"):
+    if scaling.measured:
         notes = _scaling_notes(dtype, values, scaling, group_names(layout.shape, value_names))
     else:
         notes = [_unscaled_note(dtype, values, method)]
@@ -260,16 +294,30 @@ def _scaling_notes(
             "and values beyond are clipped"
         )
         texts = [f"{low:.6g} and {low + width:.6g}" for low, width in pairs]
-    else:
+    elif method == "standardise":
         how = "standardised to mean 0 and standard deviation 1, from {}"
         texts = [f"{mean:.4g} and {width:.4g}" for mean, width in pairs]
+    else:
+        how = f"centred to mean 0, from {{}}, and all divided by {max(scaling.width):.4g}"
+        texts = [f"{mean:.4g}" for mean, _ in pairs]
     if len(pairs) > 1:
         texts = [f"{text} in {name}" for text, name in zip(texts, names, strict=True)]
-    more = f", ... ({len(pairs)} in all)" if len(pairs) > _LISTED else ""
+    listed = ", ".join(texts)
+    if len(pairs) > _LISTED:
+        listed = ", ".join([*texts[:2], f"... ({len(pairs)} in all)"])
     span = f"{dtype} from {values.low:g} to {values.high:g}"
-    listed = ", ".join(texts[:_LISTED]) + more
     notes = [f"{span}, {how.format(listed)} (scale={method})"]
-    if method == "standardise" and dtype.kind == "f" and values.whole and values.low >= 0:
+    if method == "common" and are_spectra(names):
+        notes.append(
+            "columns named by numbers are read as spectra, which share one scale; "
+            "scale=standardise scales each column on its own"
+        )
+    if (
+        method in ("standardise", "common")
+        and dtype.kind == "f"
+        and values.whole
+        and values.low >= 0
+    ):
         notes.append("all values are whole numbers: if they are counts, use scale=counts")
     if constant := [name for name, width in zip(names, scaling.width, strict=True) if not width]:
         some = ", ".join(constant[:_LISTED]) + (", ..." if len(constant) > _LISTED else "")

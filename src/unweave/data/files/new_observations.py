@@ -62,7 +62,7 @@ def read_like(
     if array.dtype.kind not in "biuf":
         raise ValueError(f"expected observations as numbers, got {array.dtype}")
     if (
-        scaling.method in ("percentile", "standardise")
+        scaling.measured
         and len(schema.shape) == 3
         and array.dtype == np.uint8 != np.dtype(schema.dtype or np.uint8)
     ):
@@ -81,7 +81,7 @@ def read_like(
         )
     if scaling.method == "counts" and (array.min() < 0 or (array != np.rint(array)).any()):
         raise ValueError("expected counts as in the data, got negative numbers or fractions")
-    if scaling.method in ("percentile", "standardise"):
+    if scaling.measured:
         _warn_of_other_kinds(schema, array)
     return values
 

@@ -145,9 +145,12 @@ def _download(source: Source, path: Path, partial: Path, progress: DownloadProgr
         move(partial, path)
         _discard(partial)
         return
+    again = "rerun the command"
+    if _size(partial) > 0:
+        again = "the partial download was kept; rerun the command to resume"
     raise ValueError(
-        f"{source.name} could not be downloaded ({'; '.join(reasons)}). The partial download was "
-        f"kept; rerun the command to resume, or put the file at {path} yourself"
+        f"{source.name} could not be downloaded ({'; '.join(reasons)}): {again}, or put the file "
+        f"at {path} yourself"
     )
 
 
