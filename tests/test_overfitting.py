@@ -32,6 +32,7 @@ def history(distortions, training=FALLING, rates=None):
         ([100, 80, 60, 55, 54, 53], {}, None),
         ([100, 80, 60, 61, 62, 75], {}, None),  # less than half of what it fell
         ([60, 59.8, 59.7, 59.8, 60, 60.5], {}, None),  # less than 1 nat
+        ([60, 59.8, 59.7, 59.8, 60, 62], {}, None),  # less than 5 %
         ([100, 60, 120], {}, None),  # too few measurements
         # A weight of the rate rises: the distortion of the training data does, too.
         ([100, 80, 60, 70, 80, 120], {"training": [50, 40, 30, 40, 50, 90]}, None),

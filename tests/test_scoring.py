@@ -229,6 +229,7 @@ def test_codes_without_factors_get_unsupervised_metrics(unweave, tmp_path, array
     assert code == 0, err
     assert json.loads(out)["hoyer/mathieu2019"]["value"] == pytest.approx(float(hoyer(z)))
     assert "some metrics are left out: the table has no factors" in err
+    assert "; `unweave metrics --page` says what each needs)" in " ".join(err.split())
 
 
 @pytest.mark.parametrize(

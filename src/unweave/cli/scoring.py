@@ -30,6 +30,8 @@ from unweave.metrics.table_npz import table_bytes
 from unweave.training.leases import FolderInUse
 from unweave.training.store import RunFolder, ScoreFacts, Store, refuse_model_file
 
+_MOST_NAMED = 3  # metrics that are named of those that are left out for one reason
+
 
 class Scored(NamedTuple):
     """The scores of runs by label, and the reasons why others could not be scored."""
@@ -187,7 +189,10 @@ def omitted(table: Table) -> list[str]:
     lines = []
     for reason in dict.fromkeys(reasons.values()):
         keys = [key for key, why in reasons.items() if why == reason]
-        lines.append(f"some metrics are left out: {reason} ({', '.join(keys)})")
+        which = ", ".join(keys)
+        if len(keys) > _MOST_NAMED:
+            which = f"{len(keys)}, such as {keys[0]}; `unweave metrics --page` says what each needs"
+        lines.append(f"some metrics are left out: {reason} ({which})")
     slow = [key for key, metric in METRICS.items() if metric.slow and key not in reasons]
     if slow and len(reasons) + len(slow) < len(METRICS):
         lines.append(f"slow metrics are left out (--metrics all): {', '.join(slow)}")

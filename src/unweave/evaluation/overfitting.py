@@ -11,6 +11,7 @@ from unweave.training.final_terms import mean_terms
 _LEAST_MEASUREMENTS = 5
 _SHARE = 0.5  # of what the held-out distortion fell since it was first measured
 _LEAST_RISE = 1.0  # nats
+_LEAST_SHARE = 0.05  # of the lowest distortion
 
 
 class Overfit(NamedTuple):
@@ -32,10 +33,10 @@ def overfit(log: Sequence[Row], measures: Sequence[Row]) -> Overfit | None:
     """Return the best step of a run, if its held-out distortion has risen well above that since.
 
     The distortion has to have risen by more than half of what it fell since it was first measured,
-    and by more than 1 nat, at five measurements or more. At the best step, both the distortion and
-    the loss, distortion plus rate, have passed their minimum: one falls as the other rises while
-    the weight of the rate changes. For the same reason, the distortion of the training data must
-    have fallen since.
+    and by more than 1 nat and 5 %, at five measurements or more. At the best step, both the
+    distortion and the loss, distortion plus rate, have passed their minimum: one falls as the other
+    rises while the weight of the rate changes. For the same reason, the distortion of the training
+    data must have fallen since.
     """
     rows = [row for row in measures if None not in row.get("validation", {"": None}).values()]
     if len(rows) < _LEAST_MEASUREMENTS:
@@ -46,7 +47,7 @@ def overfit(log: Sequence[Row], measures: Sequence[Row]) -> Overfit | None:
     losses = [each["distortion"] + each["rate"] for each in held_out]
     best = max(values.index(min(values)) for values in (distortions, losses))
     first, least, last = distortions[0], distortions[best], distortions[-1]
-    if last - least <= max(_SHARE * (first - least), _LEAST_RISE):
+    if last - least <= max(_SHARE * (first - least), _LEAST_RISE, _LEAST_SHARE * abs(least)):
         return None
 
     def trained(end: int) -> float:
