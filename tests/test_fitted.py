@@ -160,6 +160,7 @@ def test_log_likelihood_of_classes_and_bits_is_the_sum_over_them():
         uw.data.from_array(x, scale="none")[0],
         steps=1,
         latent=latent,
+        likelihood=uw.likelihoods.Gaussian(),
         network=uw.MLP(hidden=(8,)),
         batch_size=6,
         progress=False,
