@@ -106,7 +106,9 @@ def test_a_sweep_that_cannot_fit_is_split_before_work_begins(monkeypatch, tmp_pa
     assert said == "5 runs do not fit into memory side by side, and are trained in 3 groups"
     train(runs, DATASET, store)
     assert [[run.seed for run in group] for group in tried] == [[0, 1], [2], [3, 4]]
-    assert loop.notes(runs, DATASET, store) == []  # they are trained
+    assert loop.notes(runs, DATASET, store) == [
+        "all 5 runs are already finished; nothing is trained"
+    ]
 
 
 def test_a_single_run_that_does_not_fit_into_memory_is_an_error(monkeypatch):
