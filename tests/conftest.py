@@ -2,7 +2,12 @@
 
 import errno
 import os
+import signal
 import sys
+
+# Shells start background commands with SIGINT ignored, but tests send it.
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 # Before numpy is imported, also for processes that tests start: threads of BLAS that wait for each
 # other on busy cores take many times as long as one.

@@ -63,7 +63,8 @@ def norb(array):
 def dsprites(folder):
     images = RNG.integers(0, 2, (12, 64, 64), dtype=np.uint8)
     pickled = np.array({"a": 1}, dtype=object)
-    np.savez_compressed(folder / datasets._SPRITES, metadata=pickled, imgs=images)
+    (source,) = datasets.DSprites.ABOUT.sources
+    np.savez_compressed(folder / source.name, metadata=pickled, imgs=images)
     return factors_of(1, 3, 4), images * 255, None
 
 

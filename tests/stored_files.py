@@ -1,6 +1,10 @@
 """Write files of run folders as training and `evaluate` do, with content of a test's choice."""
 
+import json
+import time
+
 from unweave.metrics import Score
+from unweave.training.heartbeats import record_path
 from unweave.training.records import read_sealed, write_record
 from unweave.training.store import RunFolder
 from unweave.training.tensor_files import read_tensors
@@ -10,6 +14,14 @@ def stored_scores(values):
     """Scores by key as a scores file has them."""
     parts = {key: key.split("/") for key in values}
     return {key: Score(*parts[key], float(value)).to_json() for key, value in values.items()}
+
+
+def write_worker(root, name, **facts):
+    """Write the record of a worker of a store."""
+    path = record_path(root, name)
+    path.parent.mkdir(exist_ok=True)
+    record = {"host": "a<b", "pid": 17, "beats": 3, "time": time.time(), "device": "cuda:0"}
+    path.write_text(json.dumps(record | facts))
 
 
 def rewrite(path, changes):

@@ -13,9 +13,10 @@ from scipy import stats
 
 import unweave as uw
 from datasets import SMALL
-from unweave.core.intervals import mean_interval, welch_interval
+from unweave.core.intervals import holm, mean_interval, welch_interval
 from unweave.evaluation.compare import compare_runs
 from unweave.evaluation.comparison import ComparedRun
+from unweave.evaluation.comparison_text import agreement_text, comparison_text
 from unweave.evaluation.shared_latents import shared_latents
 from unweave.metrics import Score, Table
 from unweave.report import render_comparison
@@ -64,7 +65,7 @@ def test_equal_values_of_all_seeds_are_not_shown_as_exact():
     runs = [compared(1.0, seed, 0.25) for seed in range(3)]
     runs += [compared(4.0, seed, 0.25 + 0.1 * seed) for seed in range(3)]
     text = str(compare_runs([*runs, compared(8.0, 0, 0.5)]))
-    (row,) = re.findall(r"^mig/chen2018 +(.*)", text, re.MULTILINE)
+    (row,) = re.findall(r"^ mig/chen2018 +(.*)", text, re.MULTILINE)
     assert re.split("  +", row) == ["0.250 (equal)", "0.350 ± 0.248", "0.500"]
     assert "(equal): equal in all seeds" in text
     assert "± 0.000" not in text
@@ -104,15 +105,66 @@ def test_groups_have_means_over_seeds_and_the_best_is_named():
     )
     assert [run.run.seed for run in one.runs] == [0, 1, 2]
     assert one.estimate("mig/chen2018", 0.95) == pytest.approx(mean_interval(low))
-    assert four.values("distortion") == [2.0, 3.0, 4.0]  # at the end of the log
+    assert four.values("terms/distortion") == [2.0, 3.0, 4.0]  # at the end of the log
     by_quantity = {each.quantity: each for each in section.contrasts}
-    assert set(by_quantity) == {"distortion", "mig/chen2018"}  # a rate is neither good nor bad
+    # A rate is neither good nor bad.
+    assert set(by_quantity) == {"terms/distortion", "mig/chen2018"}
     mig = by_quantity["mig/chen2018"]
     assert (mig.best, mig.second, mig.distinguishable) == (four, one, True)
     assert mig.difference == pytest.approx(welch_interval(high, low))
-    distortion = by_quantity["distortion"]  # the lower the better
+    distortion = by_quantity["terms/distortion"]  # the lower the better
     assert (distortion.best, distortion.second, distortion.distinguishable) == (one, four, False)
     assert distortion.difference.value == pytest.approx(-0.5)
+
+
+def test_all_pairs_of_groups_are_compared_with_corrected_p_values():
+    values = {1.0: [0.10, 0.12, 0.11], 2.0: [0.12, 0.16, 0.13], 4.0: [0.30, 0.36, 0.33]}
+    runs = [
+        compared(beta, seed, mig) for beta, own in values.items() for seed, mig in enumerate(own)
+    ]
+    comparison = compare_runs([*runs, compared(8.0, 0, 0.5)])
+    (pairs,) = comparison.pairwise().values()
+    own = {(p.group.name, p.other.name): p for p in pairs if p.quantity == "mig/chen2018"}
+    assert list(own) == list(itertools.combinations("ABCD", 2))
+    assert own["A", "D"].p is None  # one seed
+    names, groups = (
+        [("A", "B"), ("A", "C"), ("B", "C")],
+        dict(zip("ABC", values.values(), strict=True)),
+    )
+    expected = [stats.ttest_ind(groups[a], groups[b], equal_var=False) for a, b in names]
+    for name, test in zip(names, expected, strict=True):
+        assert own[name].p == pytest.approx(test.pvalue)
+        ends = test.confidence_interval(0.95)
+        assert own[name].difference[1:] == pytest.approx((ends.low, ends.high))
+    ranked = sorted(names, key=lambda name: own[name].p)
+    corrected = np.maximum.accumulate([(3 - n) * own[name].p for n, name in enumerate(ranked)])
+    assert [own[name].p_holm for name in ranked] == pytest.approx(np.minimum(corrected, 1.0))
+    lines = list(csv.DictReader(io.StringIO(comparison.pairwise_csv())))
+    assert len(lines) == len(pairs)
+    assert float(lines[-2]["difference"]) == pytest.approx(pairs[-2].difference.value)
+    (section,) = comparison.to_json()["sections"]
+    assert [each["p_holm"] for each in section["pairwise"]] == [each.p_holm for each in pairs]
+    text = comparison_text(comparison, pairwise=True)
+    assert f"A - C   {own['A', 'C'].difference.value:+.3f}" in text
+    assert f"{own['A', 'C'].p_holm:.3g}" in text
+    assert max(map(len, text.splitlines())) <= 80
+
+
+def test_corrected_p_values_reject_a_true_hypothesis_as_rarely_as_they_say():
+    draws = np.random.default_rng(0).uniform(size=(2000, 5))
+    assert np.mean([min(holm(row)) < 0.1 for row in draws]) == pytest.approx(0.1, abs=0.02)
+
+
+def test_groups_of_different_length_and_intervals_beyond_the_range_are_noted():
+    runs = [
+        compared(beta, seed, mig) for beta in (1.0, 4.0) for seed, mig in enumerate([0.9, 0.99])
+    ]
+    comparison = compare_runs(runs)
+    assert sum("may leave this range" in note for note in comparison.notes) == 1
+    assert not [note for note in comparison.notes if "steps" in note]
+    longer = [replace(run, run=replace(run.run, steps=10)) for run in runs[:2]]
+    (note,) = [each for each in compare_runs([*longer, *runs[2:]]).notes if "steps" in each]
+    assert "different numbers of steps (10, 20)" in note
 
 
 def test_text_csv_and_json_tell_the_same_and_text_fits_80_columns():
@@ -125,7 +177,7 @@ def test_text_csv_and_json_tell_the_same_and_text_fits_80_columns():
     text = str(comparison)
     assert max(map(len, text.splitlines())) <= 80
     assert "mig/chen2018: E, +0.400 from D [+0.377, +0.423]" in text
-    assert "distortion: F and E are equal" in text
+    assert "terms/distortion: F and E are equal" in text
     assert "1 of 16 runs have no stored scores" in " ".join(text.split())
     rows = list(csv.DictReader(io.StringIO(comparison.to_csv())))
     mean = {row["objective.beta"]: row for row in rows if row["quantity"] == "mig/chen2018"}
@@ -183,6 +235,38 @@ def test_held_out_losses_are_compared():
     assert by_quantity["validation/r2"].best.settings == {"objective.beta": 1.0}
     assert by_quantity["validation/distortion"].difference.value == pytest.approx(-3.0)
     assert "validation" in render_comparison(comparison)
+
+
+def test_the_page_of_one_group_begins_with_what_the_seeds_agree_on():
+    rng = np.random.default_rng(0)
+    z = rng.standard_normal((200, 4))
+    own = rng.standard_normal((3, 200))
+    runs = [
+        compared(
+            1.0,
+            seed,
+            None,
+            table=Table(
+                np.stack([z[:, 0], z[:, 1] if seed < 2 else z[:, 2], own[seed]], 1),
+                np.zeros((200, 0)),
+                kl=np.full(3, 2.0),
+            ),
+        )
+        for seed in range(3)
+    ]
+    comparison = compare_runs(runs)
+    (group,) = comparison.sections[0].groups
+    said = "the 3 seeds agree on 1 of 6 latents (1 more in several seeds, 4 in one seed only)"
+    assert agreement_text(group) == said
+    assert said in " ".join(str(comparison).split())
+    page = render_comparison(comparison)
+    assert page.index("The 3 seeds agree on 1 of 6") < page.index("Latents across seeds")
+    assert page.index("Latents across seeds</h2>") < page.index("Quantities</h2>")
+    assert page.index("Training</h2>") < page.index("no scores are stored")
+    for left_out in ("Seed by seed", "Groups</h2>", "distortion by group"):
+        assert left_out not in page
+        several = [*runs, compared(2.0, 0, None, table=runs[0].table)]
+        assert left_out in render_comparison(compare_runs(several))
 
 
 def test_runs_that_are_not_finished_are_left_out():

@@ -37,7 +37,7 @@ def test_models_are_compared_by_what_evaluate_and_udr_compute(store):
             own = by_digest[run.run.digest]
             assert {k: run.values[k] for k in own} == {k: s.value for k, s in own.items()}
             end = [row["rate"] for row in run.log[3:]]  # the later half of six rows
-            assert run.values["rate"] == pytest.approx(np.mean(end))
+            assert run.values["terms/rate"] == pytest.approx(np.mean(end))
         own = [m.table(100) for m in models if m.run.digest in {r.run.digest for r in group.runs}]
         udr = uw.metrics.udr([t.codes for t in own], kl=[t.kl for t in own])
         assert sorted(s.value for s in group.udr) == sorted(s.value for s in udr)

@@ -3,6 +3,7 @@
 import linecache
 import re
 import sys
+from importlib import import_module
 from pathlib import Path
 from types import ModuleType
 
@@ -12,6 +13,18 @@ import unweave as uw
 
 TEXT = (Path(__file__).parent.parent / "CONTRIBUTING.md").read_text()
 BLOCKS = re.findall(r"```python\n(.*?)```", TEXT, re.DOTALL)
+
+
+def test_examples_import_only_public_names():
+    """Those of the package, and those that its public folders and modules export."""
+    imported = re.findall(r"^from (unweave\S*) import (.*)$", "\n".join(BLOCKS), re.MULTILINE)
+    assert len(imported) > 8
+    for module, names in imported:
+        assert module.count(".") == 1
+        found = import_module(module)
+        assert {*names.split(", ")} <= {*getattr(found, "__all__", dir(found))}, module
+    docs = (Path(__file__).parent.parent / "docs").glob("*.md")
+    assert not [path for path in docs if "from unweave.core" in path.read_text()]
 
 
 def test_the_examples_run_and_their_parts_pass_their_checks(monkeypatch, tmp_path):

@@ -123,7 +123,7 @@ class TestArrays:
             Arrays(path).load(CPU)
 
     def test_a_zip_bomb_is_not_unpacked(self, tmp_path, monkeypatch):
-        monkeypatch.setattr("unweave.data.files.rows._BOMB", 2**18)
+        monkeypatch.setattr("unweave.data.files.rows.BOMB", 2**18)
         np.savez_compressed(tmp_path / "a.npz", imgs=np.zeros((100, 64, 64), np.uint8))
         with pytest.raises(ValueError, match="zip bomb"):
             Arrays(tmp_path / "a.npz").load(CPU)
@@ -135,7 +135,7 @@ class TestArrays:
             Arrays(tmp_path / "a.h5").load(CPU)
         pq.write_table(pa.table({"u": pa.nulls(10**5, pa.int8()).fill_null(0)}), tmp_path / "a.pq")
         with pytest.MonkeyPatch.context() as patch:
-            patch.setattr("unweave.data.files.rows._BOMB", 2**18)
+            patch.setattr("unweave.data.files.rows.BOMB", 2**18)
             with pytest.raises(ValueError, match="zip bomb"):
                 Arrays(tmp_path / "a.pq").load(CPU)
 
@@ -199,6 +199,25 @@ class TestArrays:
         assert Arrays(tmp_path / "a.h5", "/own/imgs").load(CPU).size == len(BYTES)
         with pytest.raises(ValueError, match="lies in other files"):
             Arrays(tmp_path / "a.h5", "raw").load(CPU)
+
+    def test_names_in_hdf5_files_need_not_be_utf8(self, tmp_path):
+        with h5py.File(tmp_path / "a.h5", "w") as file:
+            file["imgs"] = BYTES
+            file[b"caf\xe9"] = BYTES
+        assert Arrays(tmp_path / "a.h5", "imgs").load(CPU).size == len(BYTES)
+        with pytest.raises(ValueError, match=r"a\.h5"):
+            Arrays(tmp_path / "a.h5", "caf\ufffd").load(CPU)
+
+    def test_a_parquet_file_whose_footer_contradicts_itself_is_named(self, tmp_path):
+        """Such a column makes pyarrow abort the process if its metadata are asked for."""
+        path = tmp_path / "a.parquet"
+        pq.write_table(pa.table({"u": [0.5, 0.25]}), path)
+        content = path.read_bytes()
+        schema = bytes([0x15, 10, 0x25, 2])  # a double that is optional, and has a histogram
+        assert content.count(schema) == 1
+        path.write_bytes(content.replace(schema, bytes([0x15, 10, 0x25, 0])))
+        with pytest.raises(ValueError, match=r"a\.parquet"):
+            Arrays(path, "u").load(CPU)
 
     @pytest.mark.parametrize(("module", "name"), [("h5py", "a.h5"), ("pyarrow", "a.parquet")])
     def test_a_missing_library_is_named(self, tmp_path, monkeypatch, module, name):

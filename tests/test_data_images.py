@@ -192,7 +192,7 @@ class TestStacks:
     def test_streamed_stacks_are_those_in_memory(self, tmp_path, monkeypatch):
         monkeypatch.setenv("UNWEAVE_DATA", str(tmp_path / "kept"))
         monkeypatch.setattr("unweave.data.files.folder._PAGES", 2)
-        monkeypatch.setattr("unweave.data.files.folder._AT_ONCE", 3)
+        monkeypatch.setattr("unweave.data.files.folder.AT_ONCE", 3)
         (tmp_path / "in").mkdir()
         stack(tmp_path / "in" / "a.tif", CELLS[:5])
         stack(tmp_path / "in" / "b.tif", CELLS[5:])
@@ -266,7 +266,7 @@ class TestRefused:
     def test_a_bomb_is_not_decoded(self, tmp_path, monkeypatch):
         values = np.zeros((400, 400, 5), np.uint16)
         tifffile.imwrite(tmp_path / "a.tif", values, compression="zlib", planarconfig="contig")
-        monkeypatch.setattr("unweave.data.files.rows._BOMB", 2**18)
+        monkeypatch.setattr("unweave.data.files.rows.BOMB", 2**18)
         self.refused(tmp_path, r"a\.tif.*zip bomb")
 
     def test_frames_that_are_only_announced_are_not_listed(self, tmp_path):

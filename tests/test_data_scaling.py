@@ -85,7 +85,7 @@ class TestLaws:
             for _ in range(2):  # the second time from the cache
                 split = spec.load(CPU)
                 assert split.schema.scaling == whole.schema.scaling
-            expected = everything(whole)[torch.from_numpy(split_rows("train", 60))]
+            expected = everything(whole)[torch.from_numpy(split_rows("train", 60, whole.first))]
             assert torch.equal(everything(split), expected)
 
 

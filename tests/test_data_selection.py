@@ -134,6 +134,8 @@ def test_a_run_is_loaded_with_its_held_out_combinations(tmp_path):
     )
     held = uw.load(model.folder, split="held-out").dataset
     assert held.factors(torch.arange(held.size))[:, :2].tolist() == [[0, 1]] * 5
+    with pytest.raises(ValueError, match=r"got 'heldout': did you mean 'held-out'\?"):
+        uw.load(model.folder, split="heldout")
     with pytest.raises(ValueError, match="blocks has the splits rest, held-out, got 'test'"):
         uw.load(model.folder, split="test")
 
@@ -249,7 +251,7 @@ def test_selections_are_read_from_the_command_line(text, selection):
         (["--select", "subsets:count=4"], "did you mean 'subset'"),
         (["--select", "subset:4"], "expected name=value, got '4'"),
         (["--select", "subset"], "as in subset:count=5000"),
-        (["--select", "subset:count=0"], "count: input should be greater than 0"),
+        (["--select", "subset:count=0"], "count: expected more than 0"),
         (["--select", "subset:size=3"], "not a field of Subset"),
         (["--select", "held-out:factor9=0"], "'factor9' is not a factor"),
         (["--select", "held-out:factor0=one"], "its classes are numbers"),

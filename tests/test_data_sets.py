@@ -256,7 +256,7 @@ def test_a_bomb_in_the_metadata_of_a_member_is_not_read(small, kind, fact):
 @pytest.mark.parametrize("order", "<>")
 def test_a_bomb_in_a_matlab_file_is_not_unpacked(tmp_path, monkeypatch, order):
     """The content of the array is 100 times as long as its shape says."""
-    monkeypatch.setattr(formats, "_BOMB", 2**19)
+    monkeypatch.setattr(formats, "BOMB", 2**19)
 
     def element(kind, content):
         return struct.pack(f"{order}II", kind, len(content)) + content.ljust(

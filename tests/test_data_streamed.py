@@ -274,6 +274,7 @@ def test_a_number_means_the_same_in_every_split(tmp_path, monkeypatch, stream):
     """One bright pixel in the training split decides that all splits are bytes."""
     monkeypatch.setenv("UNWEAVE_DATA", str(tmp_path))
     images = np.ones((20, 4, 4), np.uint8)
+    images[:, :2] = np.unpackbits(np.arange(20, dtype=np.uint8)).reshape(20, 2, 4)  # no copies
     images[split_rows("train", 20)[0]], images[split_rows("test", 20)[0]] = 255, 0
     np.save(tmp_path / "a.npy", images)
     splits = [Arrays(tmp_path / "a.npy", split=p, stream=stream).load(CPU) for p in PERCENT]

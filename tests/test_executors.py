@@ -1,14 +1,18 @@
 """Executors: the same files wherever runs are trained, and nothing lost with a worker."""
 
+import errno
 import io
 import json
 import os
 import shutil
 import signal
+import socketserver
 import sys
+import threading
 from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 from functools import partial
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -311,6 +315,14 @@ def test_no_job_of_slurm_goes_on_after_an_error(tmp_path, monkeypatch, error, ra
     assert [job.cancelled for job in on.jobs] == [True] * 4
 
 
+def test_cancelled_jobs_are_not_asked_for_results():
+    """Submitit waits 15 seconds for each result, also of jobs that never left the queue."""
+    jobs = ArrayJobs(Queue(None), uw.Slurm(cluster="local", gpus=0), "cpu")
+    keys = jobs.submit(["one", "two"])
+    jobs.stop()
+    assert jobs.wait(0) == dict.fromkeys(keys, Ended("stopped"))
+
+
 def test_runs_that_cannot_be_loaded_are_one_line(unweave, tmp_path):
     """There was nothing to score, and a traceback."""
     train_on(None, tmp_path, [sweep()[1]])
@@ -412,6 +424,25 @@ def test_a_worker_says_what_it_cannot_find(tmp_path, monkeypatch):
     )
 
 
+@pytest.mark.skipif(sys.platform != "linux", reason="writes to /dev/full")
+def test_a_log_that_cannot_be_written_neither_stops_a_worker_nor_hides_its_error(
+    tmp_path, monkeypatch
+):
+    task = task_of(small_run(), tmp_path)
+    task.folders[0].create(task.runs[0])
+    monkeypatch.setattr("unweave.executors.worker.log_path", lambda *_: Path("/dev/full"))
+    with monkeypatch.context() as patch:
+        patch.setattr("unweave.evaluation.tasks.train", failing)
+        ended = Ended.read(work(request(task)))
+    assert (ended.how, "No space left on device: 'weights" in ended.text) == ("died", True)
+    assert Ended.read(work(request(task))).how == "done"
+    assert task.is_done
+
+
+def failing(*_):
+    raise OSError(errno.ENOSPC, "No space left on device", "weights.safetensors")
+
+
 def test_a_probe_that_fails_ends_the_command_before_any_work(tmp_path, monkeypatch):
     on = Fake()
     monkeypatch.setattr("unweave.executors.worker._find_data", lambda task: 1 / 0)
@@ -449,6 +480,86 @@ def test_what_cannot_train_is_one_line_before_any_work(text, error, unweave, mon
     assert err.startswith("error: --on")
     assert err.count("\n") == 1
     assert not list(tmp_path.iterdir())
+
+
+class FakeRay:
+    """As much of Ray as is needed to connect, which fails."""
+
+    def __init__(self, error):
+        self.error = error
+
+    def is_initialized(self):
+        return False
+
+    def init(self, **_):
+        raise self.error
+
+
+def test_a_ray_that_does_not_start_is_one_line(tmp_path, monkeypatch):
+    """On a busy machine Ray gives up after half a minute, with an error of no particular kind."""
+    monkeypatch.delenv("RAY_ADDRESS", raising=False)
+    monkeypatch.setenv("RAY_TMPDIR", str(tmp_path))
+    monkeypatch.setitem(sys.modules, "ray", FakeRay(Exception("the node timed out\nsee its logs")))
+    late = r"^cannot start a Ray cluster here \(the node timed out\): start one with .* again$"
+    with pytest.raises(ValueError, match=late):
+        train_on(uw.Ray(), tmp_path / "runs")
+    assert not Store(tmp_path / "runs").folders()
+
+
+HTTP2 = b"\0\0\6\4\0\0\0\0\0\0\5\0\0@\0"  # the settings that a server sends first
+
+
+@contextmanager
+def answering(answer):
+    """Serve one connection at a time on this machine, with one answer; yield the address."""
+
+    class Answer(socketserver.BaseRequestHandler):
+        def handle(self):
+            self.request.recv(1000)
+            self.request.sendall(answer)
+
+    with socketserver.TCPServer(("127.0.0.1", 0), Answer) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        yield f"127.0.0.1:{server.server_address[1]}"
+        server.shutdown()
+
+
+@pytest.mark.parametrize("answer", [b"HTTP/1.1 400 Bad Request\r\n\r\n", b"SSH-2", b""])
+def test_a_port_of_another_service_is_one_line(tmp_path, monkeypatch, answer):
+    """Such as that of Ray's dashboard, for which Ray itself would wait a quarter of an hour."""
+    connected = AssertionError("Ray was asked to connect")
+    monkeypatch.setitem(sys.modules, "ray", FakeRay(connected))
+    with answering(answer) as address:
+        other = (
+            rf"^cannot reach a Ray cluster at {address} \(another service answers there\): start"
+        )
+        with pytest.raises(ValueError, match=other):
+            train_on(uw.Ray(address=address), tmp_path)
+    with (
+        answering(HTTP2) as address,
+        pytest.raises(ValueError, match="Ray was asked to connect"),
+    ):
+        train_on(uw.Ray(address=address), tmp_path)
+
+
+def test_a_cluster_that_expects_a_token_says_so(tmp_path, monkeypatch):
+    """Ray sends one to an address only if RAY_AUTH_MODE says so, and names the cause in a cause."""
+    denied = ConnectionError("Failed to connect to Ray cluster")
+    denied.__cause__ = RuntimeError("Failed: Unauthenticated: RPC error: InvalidAuthToken: ...")
+    monkeypatch.setitem(sys.modules, "ray", FakeRay(denied))
+    with (
+        answering(HTTP2) as address,
+        pytest.raises(ValueError, match=r"expects another token: set RAY_AUTH_MODE=token, and"),
+    ):
+        train_on(uw.Ray(address=address), tmp_path)
+
+
+def test_a_study_that_is_finished_needs_no_workers(tmp_path, plain):
+    on = Fake()
+    train_on(on, tmp_path)
+    check_outcomes(train_on(on, tmp_path), plain[1])
+    assert len(on.pools) == 1
+    assert files(tmp_path) == plain[0]
 
 
 def test_settings_of_executors_are_read_like_selections():

@@ -143,10 +143,10 @@ def test_variables_are_those_of_the_report(no_networks):
     rate = header["rate"]
     parts = rate["mutualInformation"] + rate["totalCorrelation"] + sum(rate["dimensionKl"])
     assert parts == pytest.approx(rate["rate"], abs=0.05)
-    information = read(model).array(header["information"])
-    np.testing.assert_allclose(information, analysis.matrix, rtol=1e-6)
-    assert header["chance"] == analysis.chance.tolist()
-    assert header["informative"] == analysis.informative.tolist()
+    information = read(model).array(header["shares"])
+    np.testing.assert_allclose(information, analysis.shares.values, rtol=1e-6)
+    assert header["chance"] == analysis.shares.chance.tolist()
+    assert header["aboveChance"] == analysis.shares.above_chance.tolist()
 
 
 PRIORS = {
@@ -367,7 +367,13 @@ def test_missing_labels_and_continuous_factors(no_networks):
     model = untrained(x, table, [NASTY, "colour"], latent=uw.Gaussian(2), network=uw.MLP((4,)))
     bundle = read(model)
     factors = {factor["name"]: factor for factor in bundle.header["factors"]}
-    assert factors[SHOWN] == {"name": SHOWN, "values": [], "ordered": True, "continuous": True}
+    assert factors[SHOWN] == {
+        "name": SHOWN,
+        "values": [],
+        "ordered": True,
+        "continuous": True,
+        "atChance": "",
+    }
     assert sorted(factors["colour"]["values"]) == sorted(["red", "green", SHOWN])
     assert not factors["colour"]["ordered"]
     rows, index = bundle.array(bundle.header["rows"]["factors"]), bundle.header["rows"]["index"]
@@ -387,7 +393,7 @@ def test_a_model_without_factors_that_learned_nothing(no_networks):
     bundle = read(model, name=NASTY)
     assert bundle.header["name"] == SHOWN
     assert bundle.header["factors"] == bundle.header["drawn"] == []
-    assert bundle.header["information"]["shape"] == [3, 0]
+    assert bundle.header["shares"]["shape"] == [3, 0]
     assert not any(variable["active"] for variable in bundle.header["variables"])
     assert "learned nothing" in bundle.header["headline"]
     assert bundle.header["rows"]["count"] == 40

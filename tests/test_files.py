@@ -22,8 +22,9 @@ from unweave.core.files import (
 
 SOURCE = Path(files.__file__).parents[1]
 WRITES = re.compile(
-    r"(?<!disk)\.(write_text|write_bytes|unlink|rmdir|rmtree|mkdir|touch|symlink_to|hardlink_to)\("
+    r"\.(write_text|write_bytes|unlink|rmdir|rmtree|mkdir|touch|symlink_to|hardlink_to)\("
     r"|\bos\.(replace|rename|remove|makedirs|link|symlink|truncate)\("
+    r"|\bdisk\.(open|write|truncate|sync|sync_folder|replace|create|put)\("  # errors need the path
     r"""|\bopen\([^()]*["']([wax]b?|r\+b?)["']"""
 )
 

@@ -236,8 +236,19 @@ def test_invalid_arguments_are_rejected(model):
         model.traverse(steps=-1)
     with pytest.raises(ValueError, match="expected a seed or several"):
         uw.fit(SMALL, seed=[], steps=1, **FIELDS)
-    with pytest.raises(ValueError, match="precision 'fp16' is not known"):
+    with pytest.raises(TypeError, match=r"give labels together .*uw\.data\.from_array\(x, y\)"):
+        uw.fit(np.zeros((9, 2)), np.zeros(9))
+    with pytest.raises(ValueError, match="precision: 'fp16' is not known"):
         uw.fit(SMALL, steps=1, precision="fp16", **FIELDS)
+
+
+def test_fit_and_load_take_what_from_array_returns(tmp_path):
+    x, y = np.random.default_rng(0).normal(size=(60, 4)), np.arange(60) % 3
+    bound = uw.data.from_array(x, y, ["third"])
+    model = uw.fit(bound, steps=2, progress=False, network=uw.MLP(hidden=(4,)))
+    assert model.schema.factor_names == ("third",)
+    model.save(tmp_path / "model.uw")
+    assert uw.load(tmp_path / "model.uw", data=bound).dataset.size == 48
 
 
 def test_several_seeds_train_together():

@@ -9,7 +9,7 @@ import pytest
 
 import unweave as uw
 from fuzzing import is_clean
-from unweave.core.console import PlainConsole, plain_table
+from unweave.core.console import PlainConsole
 from unweave.core.html import html_table
 from unweave.core.text import csv_text, one_line, unquoted, visible
 from unweave.data.files.csv_text import read_csv
@@ -26,10 +26,8 @@ NAMES = [
 def test_a_name_is_printed_as_it_is_and_without_control_characters(name):
     text = io.StringIO()
     console = PlainConsole(file=text, force_terminal=True, color_system=None, width=80)
-    table = plain_table("name", name)
-    table.add_row(name, name)
     console.print(name)
-    console.print(table)
+    console.print_table(["name", name], [[name, name]])
     console.write(name)
     assert is_clean(text.getvalue())
     assert text.getvalue().count(visible(name)) == 5

@@ -190,7 +190,7 @@ def test_the_best_prior_has_the_conditional_probabilities_of_the_data():
 
 
 def test_the_dependence_is_learned_and_saved(tmp_path):
-    latent = uw.Product(a=uw.Categorical(3), b=uw.Categorical(2, given="a"), style=uw.Gaussian(1))
+    latent = uw.Product(a=uw.Categorical(3), b=uw.Categorical(2, given="a"), style=uw.Gaussian(2))
     fields = {"network": uw.MLP((8,)), "batch_size": 16, "steps": 30, "progress": False}
     objective = uw.HFVAE(beta=2.0)
     model = uw.fit(SMALL, latent=latent, objective=objective, store=tmp_path, **fields)

@@ -65,6 +65,7 @@ def test_kl_agrees_with_adaptive_quadrature(block, log_density):
         expected = adaptive(integrand, low, high, cuts)
         got = block.kl(torch.tensor([mean], dtype=f64), torch.tensor([scale], dtype=f64)).item()
         assert got == pytest.approx(expected, rel=1e-8, abs=1e-10)
+        assert block.kl([mean], [scale]).item() == got  # lists are of 64 bits, too
         single = block.kl(torch.tensor([mean]), torch.tensor([scale])).item()
         assert single == pytest.approx(expected, rel=1e-4)
     inputs = [

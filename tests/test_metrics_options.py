@@ -92,11 +92,11 @@ def test_reseeds_estimate_the_variation_over_seeds():
     few = {"batch": 5, "votes": 100}
     score = factor_vae_score(codes, factors, reseeds=30, **few)
     others = [float(factor_vae_score(codes, factors, seed=100 + n, **few)) for n in range(30)]
-    assert score.details["rng spread"] == pytest.approx(np.std(others), rel=0.5)
-    assert score.details["rng spread"] > 0
+    assert score.details["seed std"] == pytest.approx(np.std(others), rel=0.5)
+    assert score.details["seed std"] > 0
     assert score.details["reseeds"] == 30
     assert float(score) == float(factor_vae_score(codes, factors, **few))
-    assert mig(codes, factors, reseeds=2).details["rng spread"] == 0  # reads all rows
+    assert mig(codes, factors, reseeds=2).details["seed std"] == 0  # reads all rows
 
 
 def test_null_is_the_mean_of_shuffles():
@@ -104,7 +104,7 @@ def test_null_is_the_mean_of_shuffles():
     score = mig(codes, factors, null=True, shuffles=40)
     rng = np.random.default_rng(5)
     expected = [float(mig(codes, factors[rng.permutation(600)])) for _ in range(40)]
-    assert score.details["null spread"] == pytest.approx(np.std(expected), rel=0.5)
+    assert score.details["null std"] == pytest.approx(np.std(expected), rel=0.5)
     assert score.null == pytest.approx(np.mean(expected), abs=4 * np.std(expected) / 40**0.5)
     assert score.null < 0.03 < float(score)
 

@@ -10,11 +10,11 @@ from scipy.stats import norm
 import unweave as uw
 from unweave import aggregate
 from unweave.metrics import (
-    exact_mutual_information,
-    exact_total_correlation,
+    mutual_information,
     overlapping_neighbours,
     prior_match,
     relative_scale,
+    total_correlation,
 )
 from unweave.metrics.posterior import overlap as module
 
@@ -43,11 +43,11 @@ def information_on_a_grid(codes, scales):
 def test_information_of_one_code_matches_a_grid_and_its_bounds(j):
     codes, scales = CODES[:, [j]], SCALES[:, [j]]
     expected = information_on_a_grid(CODES[:, j], SCALES[:, j])
-    score = exact_mutual_information(codes, scales, samples=40_000)
+    score = mutual_information(codes, scales, samples=40_000)
     assert score.value == pytest.approx(expected, abs=0.02)
     assert score.details["lower"] < expected < score.details["upper"] < math.log(40)
     assert score.parts["code 0"] == pytest.approx(score.value, abs=1e-9)
-    both = exact_mutual_information(CODES, SCALES, samples=40_000)
+    both = mutual_information(CODES, SCALES, samples=40_000)
     assert both.parts[f"code {j}"] == pytest.approx(expected, abs=0.02)
     assert score.value < both.value < math.log(40)
 
@@ -58,7 +58,7 @@ def test_bounds_by_pairs_match_quadrature():
     bhattacharyya = integral(np.sqrt(q[:, None] * q))
     log = np.log(np.maximum(q, 1e-300))
     kl = integral(q[:, None] * (log[:, None] - log))
-    found = exact_mutual_information(codes[:, None], scales[:, None], samples=10).details
+    found = mutual_information(codes[:, None], scales[:, None], samples=10).details
     assert set(found) == {"rows", "log N", "lower", "upper"}
     pairs = module.pairs_of(codes[:, None], scales[:, None], 100, 0)
     assert pairs.lower == pytest.approx(-np.log(bhattacharyya.mean(1)).mean(), abs=1e-6)
@@ -97,7 +97,7 @@ def test_neighbours_of_several_codes_by_loops(monkeypatch):
 def test_overlap_from_a_lookup_table_to_no_information():
     apart = np.arange(20.0)[:, None] * 1000
     ones = np.ones((20, 1))
-    table, nothing = (exact_mutual_information(z, ones, samples=500) for z in (apart, apart * 0))
+    table, nothing = (mutual_information(z, ones, samples=500) for z in (apart, apart * 0))
     assert table.value == pytest.approx(math.log(20))
     assert table.details["lower"] == pytest.approx(math.log(20))
     assert nothing.value == pytest.approx(0.0, abs=1e-9)
@@ -113,7 +113,7 @@ def test_much_overlap_with_few_differs_from_little_with_many():
     pairs = np.repeat(np.arange(10.0) * 100, 2)[:, None]
     score = overlapping_neighbours(pairs, np.ones((20, 1)))
     assert score.parts == pytest.approx({"least": 1.0, "median": 1.0, "most": 1.0})
-    assert exact_mutual_information(pairs, np.ones((20, 1)), samples=200).value == pytest.approx(
+    assert mutual_information(pairs, np.ones((20, 1)), samples=200).value == pytest.approx(
         math.log(10)
     )
 
@@ -135,16 +135,16 @@ def test_total_correlation_of_a_mixture_on_a_grid():
     joint = np.einsum("na,nb->ab", *each) / 40
     product = np.outer(each[0].mean(0), each[1].mean(0))
     expected = (joint * np.log(joint / product)).sum() * cell
-    score = exact_total_correlation(CODES, SCALES, samples=40_000)
+    score = total_correlation(CODES, SCALES, samples=40_000)
     assert score.value == pytest.approx(expected, abs=0.02)
-    assert score.value == exact_total_correlation(CODES, SCALES, samples=40_000).value
+    assert score.value == total_correlation(CODES, SCALES, samples=40_000).value
 
 
 def test_total_correlation_of_a_lattice_is_0():
     lattice = np.argwhere(np.ones((6, 7))).astype(float)
-    score = exact_total_correlation(lattice, np.full(lattice.shape, 0.3), samples=500)
+    score = total_correlation(lattice, np.full(lattice.shape, 0.3), samples=500)
     assert score.value == pytest.approx(0.0, abs=1e-9)
-    alone = exact_total_correlation(CODES[:, :1], SCALES[:, :1], samples=50)
+    alone = total_correlation(CODES[:, :1], SCALES[:, :1], samples=50)
     assert alone.value == 0.0
 
 
@@ -153,7 +153,7 @@ def test_dead_codes_add_nothing_to_information_and_neighbours():
     assert overlapping_neighbours(*wider).value == pytest.approx(
         overlapping_neighbours(CODES, SCALES).value
     )
-    dead = exact_mutual_information(*wider, samples=100)
+    dead = mutual_information(*wider, samples=100)
     assert dead.parts["code 2"] == pytest.approx(0.0, abs=1e-12)
 
 
@@ -209,8 +209,8 @@ def test_divergences_that_are_infinite_without_variance_are_left_out():
 @pytest.mark.parametrize(
     "measure",
     [
-        exact_mutual_information,
-        exact_total_correlation,
+        mutual_information,
+        total_correlation,
         overlapping_neighbours,
         relative_scale,
         prior_match,

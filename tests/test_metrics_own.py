@@ -72,7 +72,7 @@ def test_a_decorated_function_is_a_metric():
     assert score.details == {"rows": 480, "factors left out": []}
     with pytest.raises(ValueError, match=r"expected power as a whole number, got 0\.5: give 1"):
         closest(BASE.codes, BASE.factors, power=0.5)
-    with pytest.raises(ValueError, match="expected protocol to be one of largest, mean, got 'all'"):
+    with pytest.raises(ValueError, match="'all' is not known: the choices are largest, mean"):
         closest(BASE.codes, BASE.factors, protocol="all")
     with pytest.raises(TypeError, match=r"closest\(\) got an unexpected keyword argument 'pwer'"):
         closest(BASE.codes, BASE.factors, pwer=2)
@@ -86,7 +86,7 @@ def test_a_decorated_function_has_all_options_of_a_metric():
     assert score.interval[0] < float(score) < score.interval[1]
     assert score.null < float(score)
     assert score.details["ceiling"] == pytest.approx(1.0)
-    assert score.details["rng spread"] > 0
+    assert score.details["seed std"] > 0
     assert score.details["rows of a resample"] == 96  # 480 * 120 / (480 + 120)
     assert score.details["factors left out"] == ["factor 0"]
     assert float(closest(BASE.codes, BASE.factors, reseeds=2)) == float(
@@ -186,7 +186,7 @@ def test_options_with_an_entry_for_each_row_are_resampled():
     factors, weights = np.arange(200)[:, None] % 4, np.arange(200) % 2 == 0
     score = weighted(codes, factors, weights=weights, interval=0.9, resamples=20)
     assert score.interval == (0.4, 0.4)
-    assert "in every resample, which is no evidence" in repr(score)
+    assert "no evidence: the value is the same in every resample" in repr(score)
     with pytest.raises(ValueError, match="annotate it with"):
         unmarked(codes, factors, weights=weights, interval=0.9)
     assert float(unmarked(codes, factors, weights=weights)) == pytest.approx(0.4)

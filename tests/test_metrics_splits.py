@@ -54,7 +54,7 @@ def test_subsets_keep_rows_on_their_side_of_the_split():
         interval=0.9, resamples=5, null=True, shuffles=2, ceiling=True, reseeds=2,
     )  # fmt: skip
     assert score.interval[0] < float(score) < score.interval[1]
-    assert score.details["rng spread"] < 1e-9  # only the split is random, and it is given
+    assert score.details["seed std"] < 1e-9  # only the split is random, and it is given
     assert score.details["ceiling"] > 0.99
     with pytest.raises(ValueError, match=r"random subset .*\(expected test_rows to leave rows"):
         dci(CODES, FACTORS, protocol="eastwood2018", test_rows=[0], interval=0.9, resamples=20)

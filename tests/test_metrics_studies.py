@@ -83,7 +83,7 @@ def test_metrics_that_cannot_be_compared_are_left_out_with_the_reason():
         agreement(runs[:2])
     with pytest.raises(ValueError, match="two metrics to compare"):
         agreement([{"a": n, "b": 1.0} for n in range(4)])
-    with pytest.raises(ValueError, match="one of pearson, spearman, kendall"):
+    with pytest.raises(ValueError, match="the choices are kendall, pearson, spearman"):
         found.matrix("tau")
 
 
@@ -100,7 +100,7 @@ def test_sensitivity_is_the_metric_at_every_cell():
         assert found.values[b, v, r] == score.value
     cell = found.values[0, 1]
     assert found.mean[0, 1] == pytest.approx(sum(cell) / 3)
-    assert found.spread[0, 1] == pytest.approx(math.sqrt(sum((cell - cell.mean()) ** 2) / 2))
+    assert found.stddev[0, 1] == pytest.approx(math.sqrt(sum((cell - cell.mean()) ** 2) / 2))
 
 
 def test_sensitivity_as_in_figures_16_and_17():
@@ -118,7 +118,7 @@ def test_sensitivity_as_in_figures_16_and_17():
     ours = sensitivity(factor_vae_score, codes, factors, grid, seeds=seeds)
     expected = np.sqrt(2 / 9 / votes)
     assert (abs(ours.mean - 2 / 3) < 4 * expected / np.sqrt(60)).all()
-    np.testing.assert_allclose(ours.spread, np.tile(expected, (2, 1)), rtol=0.4)
+    np.testing.assert_allclose(ours.stddev, np.tile(expected, (2, 1)), rtol=0.4)
     grid = {"pairs": (1, 50), "steps": (5, 3000)}
     theirs = sensitivity(beta_vae_score, codes, factors, grid, seeds=range(3))
     assert theirs.mean[1, 1] > 0.99
@@ -158,10 +158,10 @@ def test_studies_print_as_tables():
     study = sensitivity(factor_vae_score, table.codes, table.factors, grid, seeds=(3, 4))
     title, head, *lines = str(study).splitlines()
     assert title == "factor_vae_score/kim2018, 2 seeds"
-    assert head.split() == ["batch", "votes", "mean", "spread"]
+    assert head.split() == ["batch", "votes", "mean", "std"]
     cells = itertools.product(range(2), range(2))
     for line, (b, v) in zip(lines, cells, strict=True):
-        numbers = [f"{study.mean[b, v]:.4f}", f"{study.spread[b, v]:.4f}"]
+        numbers = [f"{study.mean[b, v]:.4f}", f"{study.stddev[b, v]:.4f}"]
         assert line.split() == [str(grid["batch"][b]), str(grid["votes"][v]), *numbers]
 
 

@@ -108,7 +108,8 @@ def test_bad_models_are_refused():
         ([BASE, BASE * np.nan], {}),
         ([BASE, BASE], {"kl": [np.ones(3)]}),
         ([BASE, BASE], {"kl": [np.ones(3), np.ones(2)]}),
-        ([BASE, BASE], {"protocol": "duan2020"}),
     ):
         with pytest.raises(ValueError, match="expected"):
             udr(codes, **more)
+    with pytest.raises(ValueError, match="did you mean 'duan2020-lasso'"):
+        udr([BASE, BASE], protocol="duan2020")

@@ -228,7 +228,7 @@ def test_a_factor_may_be_called_kind():
 
 def test_codes_are_drawn_against_bins_of_a_continuous_factor(fitted):
     table = fitted.table().labelled
-    best = BestVariables(uw.data.Factor("size", 3), 1, [], 0.0, True)
+    best = BestVariables(uw.data.Factor("size", 3), 1, [], "")
     groups = _groups(best, table)
     assert (np.stack([rows for _, rows in groups]).sum(0) == 1).all()
     sizes = [rows.sum() for _, rows in groups]
@@ -243,8 +243,8 @@ def test_a_report_analyses_the_rows_with_labels(fitted):
         analysis = analyse(fitted, ROWS)
     assert len(analysis.table) == ROWS
     assert [factor.name for _, factor in analysis.factors] == ["kind", "size"]
-    assert np.isfinite(analysis.matrix).all()
-    assert analysis.matrix.shape[1] == 2
+    assert np.isfinite(analysis.shares.values).all()
+    assert analysis.shares.values.shape[1] == 2
     assert all(0 <= start.row < ROWS for start in analysis.starts())
     text = render(fitted, rows=ROWS, scores=analysis.scores)
     assert "45 of 300 observations have missing labels and are not scored." in text

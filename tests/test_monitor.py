@@ -11,6 +11,7 @@ import unweave as uw
 from datasets import SMALL
 from stopping import Late
 from test_evaluate import STRUCTURES
+from unweave import metrics
 from unweave.evaluation.monitor import Measure, monitor_of
 from unweave.metrics import evaluate as evaluate_table
 from unweave.training import Silent, log_rows, train
@@ -29,6 +30,27 @@ def runs_of(seeds=(0, 1), steps=10, **fields):
 
 def trained(runs, measure=MEASURE, **options):
     return train(runs, DATASET, monitor=monitor_of(measure, runs, DATASET), **options)
+
+
+def test_evaluate_takes_the_names_that_measure_takes(unweave, tmp_path):
+    """The exact total correlation has one name; a similar one of other metrics is no answer."""
+    fields = dict(network=uw.MLP((16,)), latent=uw.Gaussian(3), batch_size=16, steps=10)
+    measure = Measure(every=10, metrics=AGGREGATES)
+    model = uw.fit(SMALL, measure=measure, store=tmp_path, progress=False, **fields)
+    (scores,) = uw.evaluate([model], metrics=",".join(AGGREGATES))
+    measured = model.measures[-1]["metrics"]
+    assert {key: score.value for key, score in scores.items()} == pytest.approx(
+        {f"{name}/exact": measured[name] for name in AGGREGATES}, rel=1e-5
+    )
+    code, out, err = unweave("evaluate", model.folder, "--metrics", "total_correlation/exact")
+    assert code == 0, err
+    assert f"{measured['total_correlation']:.4f}" in out
+    table = model.table()
+    own = metrics.total_correlation(table.codes, table.scales, samples=1_000)
+    assert own.key == "total_correlation/exact"
+    assert own.value == pytest.approx(measured["total_correlation"], abs=0.05)
+    _, _, err = unweave("evaluate", model.folder, "--metrics", "exact_total_correlation")
+    assert "did you mean 'total_correlation'?" in err
 
 
 @pytest.mark.parametrize("structure", STRUCTURES.values(), ids=STRUCTURES)

@@ -1,6 +1,10 @@
 """`uw.Modules`: any two torch modules as encoder and decoder."""
 
 import dataclasses
+import importlib
+import inspect
+import shlex
+import sys
 
 import numpy as np
 import pytest
@@ -9,10 +13,13 @@ from torch import nn
 
 import unweave as uw
 from datasets import CPU, DATASET, SMALL, small_run
+from unweave.core.parts import UNNAMED, own_modules
 from unweave.core.spec import from_json, to_json
 from unweave.evaluation.stacked import join
+from unweave.evaluation.tasks import Task
 from unweave.networks import modules as modules_file
 from unweave.training import Lanes
+from unweave.training.overrides import runs_from, train_arguments
 from unweave.training.run import Run
 
 SHAPE = (1, 16, 16)
@@ -185,9 +192,9 @@ def test_a_factory_that_is_gone_gives_a_clear_error(network):
     ("make", "message"),
     [
         (lambda: uw.Modules(nn.Flatten(), decoder),
-         r"encoder .* to map \(B, 1, 16, 16\) to \(B, 6\), the values .* got \(B, 256\)"),
+         r"encoder to map \(B, 1, 16, 16\) to \(B, 6\), because .* got \(B, 256\)"),
         (lambda: uw.Modules(encoder, nn.Linear(3, 256)),
-         r"decoder .* to map \(B, 3\) to \(B, 1, 16, 16\), .* got \(B, 256\)"),
+         r"decoder to map \(B, 3\) to \(B, 1, 16, 16\), .* got \(B, 256\)"),
         (lambda: uw.Modules(encoder, nn.Linear(4, 256)), "got 'RuntimeError: mat1 and mat2"),
         (lambda: uw.Modules(nn.Sequential(encoder(), nn.Dropout()), decoder), "remove dropout"),
         (lambda: uw.Modules(changed(frozen), decoder), "frozen parameter 1.weight"),
@@ -234,3 +241,47 @@ def test_evaluation_does_not_write_to_the_buffers_of_a_module():
     assert stacked.vectorised
     first, second = (stacked.together(lambda nets, x: nets.model.raw(x), x) for _ in range(2))
     assert torch.equal(first, second)
+
+
+@pytest.fixture
+def module_file(tmp_path, monkeypatch):
+    """A file nets.py in the working directory, with the functions `encoder` and `decoder`."""
+    code = "".join(map(inspect.getsource, (encoder, decoder)))
+    (tmp_path / "nets.py").write_text(f"from torch import nn\nSHAPE = {SHAPE}\n{code}")
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "path", [*sys.path, str(tmp_path)])
+    yield
+    sys.modules.pop("nets", None)
+
+
+@pytest.mark.usefixtures("module_file")
+def test_the_command_line_names_the_functions_that_build_modules():
+    (run,) = runs_from(["network=modules", "network.encoder=nets:encoder", "latent.size=3",
+                        "network.decoder=nets:decoder", "data.side=16"])  # fmt: skip
+    assert own_modules([run]) == ["nets"]
+    assert run.network.encoder.import_path == "nets:encoder"
+    dataset = run.data.load(CPU)
+    words = train_arguments(run.resolve(dataset), dataset)
+    (again,) = runs_from(shlex.split(" ".join(words)))
+    assert again.network == run.network
+    for value in ("nets:no_such_name", "nets", "nets:SHAPE"):
+        with pytest.raises(ValueError, match="function without arguments that builds the module"):
+            runs_from(["network=modules", f"network.encoder={value}"])
+
+
+def test_the_command_of_a_report_says_where_modules_in_memory_go(tmp_path):
+    model = uw.fit(SMALL, network=uw.Modules(encoder(), decoder()), progress=False, device="cpu",
+                   latent=uw.Gaussian(3), steps=2, batch_size=8)  # fmt: skip
+    assert f"network.encoder={UNNAMED}" in " ".join(train_arguments(model.run, model.dataset))
+    page = uw.write_report(model, tmp_path / "report.html", scores={}).read_text()
+    assert f"in place of <code>{UNNAMED}</code>" in page
+    with pytest.raises(TypeError, match="expected one model, got a list: write one report for"):
+        uw.write_report([model], tmp_path / "other.html")
+
+
+@pytest.mark.usefixtures("module_file")
+def test_worker_processes_import_the_functions_that_build_modules(tmp_path):
+    nets = importlib.import_module("nets")
+    network = uw.Modules(nets.encoder, nets.decoder)
+    task = Task(runs=(small_run(network=network),), store=str(tmp_path))
+    assert task.to_json()["imports"] == ["nets"]

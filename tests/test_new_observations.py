@@ -188,7 +188,7 @@ def test_arrays_find_their_selection_and_miss_their_labels(tmp_path):
     np.savez(tmp_path / "x.npz", x=x, kind=kinds)
     source = uw.Arrays(tmp_path / "x.npz", factors_key="kind", scale="counts")
     model = uw.fit(source, split="all", store=tmp_path / "runs", **FIELDS)
-    with pytest.warns(UserWarning, match=r"no labels.*data=from_array\(images, factors\)\[0\]"):
+    with pytest.warns(UserWarning, match=r"no labels.*data=from_array\(images, factors\)"):
         uw.load(model.folder, data=x)
     labelled = from_array(x, kinds, ["kind"], scale="counts")[0]
     assert np.array_equal(uw.load(model.folder, data=labelled).table().codes, model.table().codes)
@@ -299,3 +299,12 @@ def test_decoded_files_are_read_back_within_the_precision_of_their_type(name, tm
     steps = {"bytes": 1 / 255, "none": 1 / 255}.get(case.method, 1)
     step = 1e-5 if name == "wide" else steps  # floats keep their fractions
     np.testing.assert_allclose(back, decoded, rtol=0, atol=0.501 * step)
+
+
+def test_finite_values_that_the_scaling_makes_infinite_are_not_called_infinite():
+    _, dataset = from_array(rng.normal(size=(20, 2)) * 1e-30)
+    schema = dataset.schema
+    with pytest.raises(ValueError, match="become infinite when they are scaled like the data"):
+        read_like(schema, np.full((3, 2), 1e30))
+    with pytest.raises(ValueError, match="expected finite observations, got NaN or infinity"):
+        read_like(schema, np.full((3, 2), np.nan))

@@ -25,12 +25,13 @@ from datasets import (
 )
 from unweave.aggregate import exact
 from unweave.core.noise import Noise
-from unweave.core.spec import members
+from unweave.core.spec import lane_fields, members
 from unweave.latents import DiagonalGaussian, distributions, prior_samples, variable_of_column
 from unweave.objectives import Objective, Term, VAEObjective, base, total
 from unweave.objectives.decomposed import permute_variables, sampled_likelihood
 from unweave.objectives.divergences import accuracy
 from unweave.training import Lanes, step as step_module
+from unweave.training.overrides import runs_from
 
 NEUTRAL = {
     "vae": {},
@@ -60,6 +61,43 @@ def test_every_objective_is_tried_here():
     tried = set(NEUTRAL) | set(RATELESS)
     assert {objective.kind for objective in OBJECTIVES} == tried
     assert tried | {objective.kind for objective in ADVERSARIAL} == set(members(Objective))
+
+
+@pytest.mark.parametrize("latent", [
+    uw.Gaussian(1), uw.Gaussian(3), uw.Product(a=uw.Gaussian(2)),
+    uw.Product(a=uw.Gaussian(1), b=uw.Gaussian(1)), uw.Product(a=uw.Gaussian(2), b=uw.Gaussian(1)),
+])  # fmt: skip
+@pytest.mark.parametrize("objective", OBJECTIVES, ids=lambda objective: objective.kind)
+def test_a_run_says_which_weights_have_no_effect(objective, latent):
+    """A weight that does not change the model's loss is noted, and no other is."""
+    if objective.incompatibility(latent):
+        return
+    run = small_run(objective=objective, latent=latent)
+    nets, batch = nets_and_batch(run)
+
+    def loss(**weights):
+        each = dataclasses.replace(objective, **weights)
+        return total(each.model_loss(nets, batch, Noise(0, 0), {})[0]).item()
+
+    idle = {
+        name for name in lane_fields(type(objective)) if loss(**{name: 3.0}) == loss(**{name: 7.5})
+    }
+    assert set(objective.weights_without_effect(latent)) == idle
+    assert len(run.idle_weights) == len(idle)
+
+
+def test_a_hierarchical_objective_without_a_hierarchy_is_noted(unweave, tmp_path, capsys):
+    fields = {"network": uw.MLP((8,)), "steps": 1, "progress": False}
+    with pytest.warns(UserWarning, match=r"objective\.gamma has no effect: the latent tree has no"):
+        uw.fit(SMALL, objective=uw.HFVAE(), latent=uw.Gaussian(3), **fields)
+    uw.fit(SMALL, objective=uw.HFVAE(), latent=uw.Product(a=uw.Gaussian(2), b=uw.Gaussian(1)),
+           **fields)  # fmt: skip
+    code, _, err = unweave("train", "data=blobs", "network=mlp", "objective=hfvae", "steps=1",
+                           "--store", tmp_path)  # fmt: skip
+    assert (code, err.count("note: objective.gamma has no effect")) == (0, 1)
+    _, out, _ = unweave("methods", "hfvae")
+    example = out.split("unweave train ")[-1].split()
+    assert not runs_from(example)[0].idle_weights
 
 
 NEUTRAL_OBJECTIVES = {kind: members(Objective)[kind](**NEUTRAL[kind]) for kind in NEUTRAL}

@@ -70,7 +70,7 @@ def test_memorised_noise_is_reported_after_training_and_in_the_verdict(capsys):
     assert found.step in [row["step"] for row in model.measures]
     assert f"WARNING: {found}" in " ".join(said.split())
     assert f"train with steps={found.step}" in said
-    assert f"The {found}." in verdict(analysis.analyse(model, 120)).sentences[1]
+    assert f"The {found}." in verdict(analysis.analyse(model, 120)).sentences[0]
     with pytest.warns(UserWarning, match="2 of 2 runs overfit, such as seed 0: held-out dis"):
         uw.fit(NOISE, progress=False, **options | {"seed": [0, 1]})
 

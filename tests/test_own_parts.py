@@ -21,6 +21,7 @@ from unweave.core.bibliography import citations
 from unweave.core.schedules import Schedule, Weight
 from unweave.latents import Gaussian
 from unweave.likelihoods import BaseLikelihood, BernoulliObservation
+from unweave.metrics.registry import find_metrics
 from unweave.networks import BaseNetwork
 from unweave.objectives import AlphaBetaVAE, BaseObjective, Objective, VAEObjective, elbo_terms
 from unweave.objectives.divergences import Divergence
@@ -164,6 +165,10 @@ class Other(VAEObjective):
     def loss(self, forward, batch, noise):
         # a comment
         return elbo_terms(forward, rate=1.5)
+
+
+def link(codes, factors):
+    return 0.5
 """
 
 
@@ -236,6 +241,11 @@ def test_an_installed_package_announces_parts_by_entry_points(module, monkeypatc
     sys.modules.pop("elsewhere")
     parts._used.clear()
     assert spec.from_json(Run, spec.to_json(run)).digest == run.digest  # found again by itself
+    assert parts.unannounced(["elsewhere", "another"]) == ["another"]
+    metric = EntryPoint("my-link", "elsewhere:link", parts.GROUP)
+    monkeypatch.setattr(parts, "entry_points", lambda group: [metric])
+    sys.modules.pop("elsewhere")
+    assert list(find_metrics("my-link")) == ["link"]
 
 
 def test_a_class_that_is_no_spec_or_of_another_place_is_refused():

@@ -37,7 +37,7 @@ CPU = torch.device("cpu")
 
 
 def test_claims_say_why_they_fail():
-    assert judge("s", "fig. 1", "1", Measured(1.0, 0.9, 1.1), True).got == "1 [0.9, 1.1]"
+    assert judge("s", "fig. 1", "1", Measured(1.0, 0.9, 1.1), True).got == "1.00 [0.90, 1.10]"
     assert judge("s", "fig. 1", "1", 2.0, False).note == "The reason is open."
     assert judge("s", "fig. 1", "1", 2.0, False, "Because.").verdict == "fail"
     assert judge("s", "fig. 1", "1", 1.0, True, contradicted=False).verdict == "pass"

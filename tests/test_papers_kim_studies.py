@@ -8,7 +8,15 @@ from reproduced import digit_files, made_twice, sketches, workspace  # noqa: F40
 from unweave.evaluation.monitor import Measure
 from unweave.networks import MLP
 from unweave.papers.esmaeili2019 import table2
-from unweave.papers.kim2018 import FIGURES, info_wgan_gp, methods, mnist, related, shapes3d
+from unweave.papers.kim2018 import (
+    FIGURES,
+    info_wgan_gp,
+    methods,
+    mnist,
+    related,
+    shapes2d_figures,
+    shapes3d,
+)
 from unweave.papers.kim2018.methods import DISTORTION, HIGGINS, OURS, setting_of
 from unweave.studies.drawing import figure_style
 from unweave.studies.study import PICTURES, Group, Network, Results
@@ -174,3 +182,33 @@ def test_codes_of_the_gan_are_judged_by_votes_and_information(place, blank):
 
 def test_the_digit_of_a_row_is_its_commonest():
     assert mnist._changed(mnist.np.array([[3, 3, 3, 5], [1, 1, 1, 1]])) == 1 / 8
+
+
+def test_scores_are_compared_at_the_same_reconstruction_error():
+    """Between two settings of the other method, whose score at that error is interpolated."""
+    study = shapes2d_figures.STUDY
+    at = {("beta-vae", 1.0): (20.0, 0.5), ("beta-vae", 4.0): (40.0, 0.7),
+          ("factor-vae", 40.0): (30.0, 0.8), ("factor-vae", 10.0): (50.0, 0.6)}  # fmt: skip
+    groups = {
+        setting: Group(tuple(networks), len(networks))
+        for setting, (error, score) in at.items()
+        for networks in [networks_of(study, setting, **{DISTORTION: error, OURS: score})]
+    }
+    betas = [groups["beta-vae", 4.0], groups["beta-vae", 1.0]]  # in any order
+    better, beyond = (
+        shapes2d_figures.difference_at_equal_error(groups["factor-vae", gamma], betas, 0.95)
+        for gamma in (40.0, 10.0)
+    )
+    assert better.value == pytest.approx(0.8 - 0.6)
+    assert beyond.value == pytest.approx(0.6 - 0.7)  # that of the nearest
+    assert 0.19 < better.low < 0.2 < better.high < 0.21  # seeds differ by up to 0.009
+
+
+@pytest.mark.parametrize(("score", "expected"), [(0.8, "pass"), (0.7, "undecided"), (0.6, "fail")])
+def test_the_headline_at_equal_error_waits_for_all_networks(score, expected):
+    study = shapes2d_figures.STUDY
+    betas, factors = whole(study, ["beta-vae"]), whole(study, ["factor-vae"], **{OURS: score})
+    results = Results(study, [*betas.networks, *factors.networks])
+    assert shapes2d_figures.headline_claims(results)[-1].verdict == expected
+    some = Results(study, results.networks[1:])
+    assert shapes2d_figures.headline_claims(some)[-1].verdict == "not measured yet"

@@ -11,27 +11,10 @@ from unweave.papers.mathieu2019 import ablation, appc, fig3, priors
 from unweave.papers.mathieu2019.ablation import Row, Step
 from unweave.papers.mathieu2019.fig3 import ALPHAS, BETAS, DATA, LARGER_ALPHAS, LARGER_BETAS
 from unweave.papers.mathieu2019.priors import rotated_kl
-from unweave.studies.intervals import bootstrap_interval
 from unweave.studies.workspace import Measured
 from unweave.theory import BeforeAfter
 
 LOG_4 = math.log(4)
-
-
-def test_the_bootstrap_interval_of_a_mean_is_close_to_the_normal_one():
-    values = np.random.default_rng(1).normal(3.0, 2.0, 400)
-    found = bootstrap_interval(values)
-    error = 1.96 * values.std() / 20
-    assert found.value == pytest.approx(values.mean())
-    assert (found.low, found.high) == pytest.approx(
-        (found.value - error, found.value + error), abs=0.1 * error
-    )
-
-
-def test_the_bootstrap_interval_of_a_median():
-    values = np.concatenate([np.zeros(30), np.full(10, 100.0)])
-    assert bootstrap_interval(values, np.median) == Measured(0.0, 0.0, 0.0)
-    assert bootstrap_interval(values).low > 10
 
 
 UP, UNSURE, DOWN = Measured(2, 1, 3), Measured(2, -1, 5), Measured(-2, -3, -1)

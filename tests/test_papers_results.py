@@ -19,10 +19,9 @@ from unweave.papers import FIGURES, Reproduction, Result, Workspace, reproduce
 from unweave.papers.mathieu2019 import appc, fig3
 from unweave.studies.drawing import figure_style
 from unweave.studies.images import pack_array, unpack_array
-from unweave.studies.page import version
 from unweave.studies.study import PICTURES, NotTrained, Study, read_networks
 from unweave.studies.training import train_or_load
-from unweave.studies.workspace import today
+from unweave.studies.workspace import today, version
 from unweave.training import Silent
 from unweave.training.store import Store
 
@@ -111,9 +110,10 @@ def test_the_page_says_when_and_where_networks_were_trained(tmp_path):
         reproduce([made], one, tmp_path / "out")
         assert one.trained == trained
         page = (tmp_path / "out/paper.md").read_text()
-        assert "`: 4 networks trained in " in page
-        assert re.search(f" CPU threads?, {today()}; drawn on {today()}", page)
-        assert f", unweave {version()}. Seeds: 4." in page
+        assert f"`: 4 {'networks trained' if trained else 'stored networks, trained'} in " in page
+        stamp = re.escape(f"{today()}, by unweave {version()}; drawn on {today()}")
+        assert re.search(f" CPU threads?, {stamp}", page)
+        assert f" by unweave {version()}. Seeds: 4." in page
 
 
 SLOW = {("kim2018", "fig16")}  # computes scores

@@ -86,6 +86,15 @@ def test_imports_go_down_the_layers(path):
         assert name == here or below or name in beside, f"{path} imports {name}"
 
 
+def test_files_are_short_enough_to_be_read_at_once():
+    lengths = {str(path.relative_to(SOURCE)): len(path.read_text().splitlines()) for path in FILES}
+    assert {path: length for path, length in lengths.items() if length > 500} == {}
+
+
+def test_at_most_eight_modules_lie_loose_in_the_package():
+    assert len(list(SOURCE.glob("*.py"))) <= 8
+
+
 def test_the_layers_list_every_folder():
     assert {package(path) for path in FILES} == {*LEVEL, "__init__"}
 

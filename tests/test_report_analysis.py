@@ -11,6 +11,7 @@ import pytest
 
 import unweave as uw
 from report_pages import Page, analysed, discs, lattice_model, mixed_model, quick, rendered
+from unweave.evaluation.compare import _active
 from unweave.report import (
     analysis,
     charts,
@@ -21,6 +22,7 @@ from unweave.report import (
     traversals,
 )
 from unweave.report.text import number, typeset
+from unweave.report.verdict import verdict
 
 pytestmark = [
     pytest.mark.filterwarnings("ignore::unweave.metrics.FewRowsWarning"),  # of small datasets
@@ -113,12 +115,19 @@ def test_marginals_show_samples_and_prior(mixed):
         )
 
 
+def with_shares(found, values, chance):
+    """The same analysis, as if variables had these shares of the factors."""
+    shares = found.shares._replace(values=np.array(values), chance=np.array(chance))
+    return dataclasses.replace(found, shares=shares)
+
+
 def test_the_response_of_a_discrete_variable_has_a_dot_per_class(mixed, monkeypatch):
     monkeypatch.setattr(analysis, "LEAST_INFORMATION", -1.0)  # draw every variable
     found = analysed(mixed)
     number = mixed.run.latent.names.index("what.shape")
-    matrix = np.where(np.arange(len(found.matrix)) == number, 0.9, 0.1)[:, None]
-    changed = dataclasses.replace(found, matrix=np.repeat(matrix, len(found.factors), 1))
+    values = np.where(np.arange(len(found.shares.values)) == number, 0.9, 0.1)[:, None]
+    count = len(found.factors)
+    changed = with_shares(found, np.repeat(values, count, 1), np.zeros(count))
     for panel, best in zip(figures.responses(changed), changed.best_variables, strict=True):
         values = len(np.unique(found.table.factors[:, best.column]))
         assert panel.drawing.count("<circle") == 3 * values
@@ -139,22 +148,40 @@ def test_variables_and_factors_agree_with_the_table(lattice):
     assert [each.factor.name for each in found.best_variables] == ["shape", "scale", "x", "y"]
     for k, each in enumerate(found.best_variables):
         shares = [share for _, share in each.best]
-        assert shares == sorted(found.matrix[:, k].tolist(), reverse=True)[:2]
+        assert shares == sorted(found.shares.values[:, k].tolist(), reverse=True)[:2]
     assert all(variable.mismatch >= 0 for variable in found.variables)
 
 
-def test_factors_at_chance_have_no_tag_no_best_variable_and_no_frame(lattice):
+def test_a_variable_names_the_factor_it_explains_most_even_if_another_is_further_above_chance(
+    lattice,
+):
     found = analysed(lattice)
-    assert [v.factor for v in found.active] != [None] * len(found.active)
-    chance = dataclasses.replace(found, matrix=found.shuffled[0])
-    assert [v.factor for v in chance.variables] == [None] * len(chance.variables)
-    assert not any(each.informative for each in chance.best_variables)
-    assert all("no variable above chance" in panel.remark for panel in figures.responses(chance))
-    words = rendered(lattice).words
-    assert "the value for shuffled factors" in words
-    tagged = [v for v in found.active if v.factor]
-    assert all(v.share > v.chance > 0 for v in tagged)
-    assert "standard deviations above it counts as chance" in words
+    rows = np.tile([0.36, 0.24, 0.0, 0.0], (len(found.variables), 1))
+    above = with_shares(found, rows, [0.3, 0.02, 0.02, 0.02])
+    assert {(v.factor, v.share, v.above_chance) for v in above.variables} == {("shape", 0.36, True)}
+    below = with_shares(found, rows, [0.4, 0.02, 0.02, 0.02])
+    assert {(v.factor, v.above_chance) for v in below.variables} == {("shape", False)}
+
+
+def test_factors_at_chance_are_grey_and_say_whether_the_rows_can_tell(lattice):
+    found = analysed(lattice)
+    rows = np.full((len(found.variables), 4), 0.1)
+    chance = with_shares(found, rows, [0.1, 0.15, 0.3, 0.05])
+    said = [each.at_chance for each in chance.best_variables]
+    assert said == ["no variable above chance"] * 2 + ["cannot tell with 144 rows", ""]
+    for panel, text in zip(figures.responses(chance), said, strict=True):
+        assert text in panel.remark
+
+
+def test_the_rule_of_chance_is_said_once_and_decides_what_is_blue(lattice):
+    page = rendered(lattice)
+    assert page.words.count("A share is above chance if") == 1
+    assert "grey if" not in page.words
+    assert "standard deviations above" not in page.words
+    found = analysed(lattice)
+    blue, starts = sum(v.above_chance for v in found.shown), len(found.starts())
+    assert page.source.count('class="factor"') == starts * blue
+    assert page.source.count('class="factor weak"') == starts * (len(found.shown) - blue)
 
 
 def test_one_reason_of_all_scores_is_said_once_and_counts_are_explained(lattice):
@@ -267,3 +294,72 @@ def test_a_chart_without_a_finite_value_is_empty_and_says_so():
     panel = figures._curve("rate", [{"step": 0, "rate": math.nan}], "nats")
     assert "not finite" in panel.remark
     assert charts.ticks(charts.padded_range([1e308, -1e308]))
+
+
+def test_the_low_end_of_a_traversal_is_blue_as_in_the_explorer(lattice):
+    page = rendered(lattice).source
+    first, last = (page.partition(f".ramp.r{n} {{ --c: rgb(var(--")[2][:6] for n in (0, 10))
+    assert (first, last) == ("blue))", "orange")
+
+
+def test_ticks_differ_and_fit_beside_the_plot():
+    for span in ((0.99175, 0.99245), (0, 3.4e11), (-2.1e-7, 3e-7), (1e6, 1e6 + 3)):
+        texts = list(charts.ticks(span).values())
+        assert len(set(texts)) == len(texts) > 1
+        drawing = charts.Plot((0, 1), span).draw([], "", {}, charts.ticks(span))
+        left = min(
+            float(re.search(r'x="([\d.]+)"', tick)[1]) - 6 * len(tick.partition(">")[2])
+            for tick in drawing.split("<text ")[1:]
+            for tick in [tick.partition("</text>")[0]]
+        )
+        assert left >= 0
+
+
+def test_traversals_that_do_not_cover_the_codes_are_in_the_verdict(lattice):
+    found = analysed(lattice)
+    assert found.uncovered() == []
+    narrow = [values / 100 for values in found.traversal_values]
+    far = dataclasses.replace(found, traversal_values=narrow)
+    assert {v.name for v, _ in far.uncovered()} == {v.name for v in found.active}
+    assert any("do not cover the data" in text for text in verdict(far).sentences)
+    assert not any("do not cover the data" in text for text in verdict(found).sentences)
+
+
+def first_rows(table, count):
+    return uw.metrics.Table(
+        table.codes[:count],
+        table.factors[:count],
+        scales=table.scales[:count],
+        kl=table.kl,
+        factor_names=table.factor_names,
+    )
+
+
+def test_the_verdict_begins_with_what_limits_the_evidence(lattice):
+    found = analysed(lattice)
+    share = found.explained._replace(held_out=False, r2=0.9)
+    few = dataclasses.replace(found, table=first_rows(found.table, 30), explained=share)
+    said = verdict(few)
+    assert said.sentences[0].startswith(
+        "The evidence is limited: these are only 30 observations, and none was held out"
+    )
+    assert said.headline.endswith("of the variance of data that the model was trained on")
+    held_out = dataclasses.replace(found, explained=found.explained._replace(held_out=True))
+    assert not any("limited" in text for text in verdict(held_out).sentences)
+
+
+def test_metrics_left_out_for_one_reason_share_a_line(lattice):
+    found = analysed(lattice)
+    reasons = {"a/x": "the factor conc is continuous", "b/x": "the factor conc is continuous"}
+    changed = dataclasses.replace(found, left_out=reasons | {"c/x": "other"})
+    assert summary.left_out_metrics(changed) == {
+        "the factor conc is continuous": ["a/x", "b/x"],
+        "other": ["c/x"],
+    }
+
+
+def test_the_report_and_the_comparison_count_the_same_active_variables(lattice):
+    found = analysed(lattice)
+    assert sorted(v.number for v in found.active) == np.flatnonzero(_active(found.table)).tolist()
+    others = rendered(lattice).words.partition("The summary counts ")[2]
+    assert others.startswith(f"{len(found.active)} active variables")

@@ -3,6 +3,7 @@
 import csv
 import io
 import json
+import re
 import time
 
 import pytest
@@ -10,6 +11,8 @@ import pytest
 import unweave as uw
 from datasets import SMALL
 from stored_files import stored_scores
+from unweave.evaluation.comparison import ComparedRun
+from unweave.explorer.run_data import curves
 from unweave.training.final_terms import collapsed, final_terms
 from unweave.training.records import write_record
 from unweave.training.run import Run
@@ -79,16 +82,32 @@ def test_scores_are_shown_and_the_table_fits_80_columns(unweave, store):
     assert max(map(len, out.splitlines())) <= 80
     assert "…" not in out
     rows = [line.split() for line in out.splitlines() if "finished" in line]
-    assert [row[-4:] for row in rows] == [
+    assert [row[3:7] for row in rows] == [
         ["9.00", "0.100", "0.050", "1"],
         ["3.00", "0.300", "0.150", "4"],
         ["0.002", "0.200", "0.100", "4"],
     ]
     code, out, _ = unweave("runs", "--store", store)
     assert max(map(len, out.splitlines())) <= 80
-    assert out.startswith("all: Gaussian 10; shapes2d side=16")  # said once, not in every row
+    assert out.startswith(
+        "all: 200 steps; Gaussian 10; shapes2d side=16"
+    )  # said once, not in every row
     assert "all latents are off in 1 of 4 runs" in out
     assert out.count("all latents off") == 1
+
+
+def test_headline_scores_are_shown_if_they_fit(unweave, tmp_path, monkeypatch):
+    """What all runs have in common is said once, which leaves room."""
+    for seed in range(2):
+        add_run(tmp_path, 4.0, seed, 3.0, mig=0.125)
+    monkeypatch.setattr("unweave.core.console.out._width", 80)
+    _, out, _ = unweave("runs", "--store", tmp_path)
+    assert out.startswith("all: finished; 200 steps; Gaussian 10; ")
+    assert out.count("0.125") == 2
+    assert max(map(len, out.splitlines())) <= 80
+    monkeypatch.setattr("unweave.core.console.out._width", 40)
+    _, out, _ = unweave("runs", "--store", tmp_path)
+    assert "0.125" not in out
 
 
 def test_csv_has_what_differs_and_all_numbers(unweave, store):
@@ -96,9 +115,41 @@ def test_csv_has_what_differs_and_all_numbers(unweave, store):
     assert code == 0
     first, *_ = rows = list(csv.DictReader(io.StringIO(out)))
     assert list(first) == ["run", "status", "collapsed", "step", "seed", "objective.beta",
-                           "distortion", "rate", "mig/chen2018", "mig/locatello2019"]  # fmt: skip
+                           "terms/distortion", "terms/rate", "mig/chen2018",
+                           "mig/locatello2019"]  # fmt: skip
     assert [row["mig/chen2018"] for row in rows] == ["0.1", "0.3", "0.2", ""]
     assert unweave("runs", "--store", store, "--csv", "--json")[0] == 2
+
+
+def test_terms_and_measured_values_have_different_names(unweave, tmp_path):
+    """An objective estimates the total correlation on batches; a measurement is exact."""
+    folder = RunFolder(add_run(tmp_path, 4.0, 0, 2.0))
+    folder.write_log([{"step": 200, "rate": 2.0, "total_correlation": -0.5}])
+    folder.write_measures([
+        {"step": 100, "terms": {"rate": 5.0}, "metrics": {"total_correlation": 9.0}},
+        {"step": 200, "metrics": {"total_correlation": 0.25}, "validation": {"r2": 0.75}},
+    ])  # fmt: skip
+    _, out, _ = unweave("runs", "--store", tmp_path, "--csv")
+    (row,) = csv.DictReader(io.StringIO(out))
+    values = {"terms/rate": 2.0, "terms/total_correlation": -0.5,
+              "metrics/total_correlation": 0.25, "validation/r2": 0.75}  # fmt: skip
+    assert {name: float(row[name]) for name in values} == values
+    assert not set(row) & {"rate", "total_correlation"}
+    _, out, _ = unweave("runs", "--store", tmp_path, "--json")
+    (run,) = json.loads(out)
+    assert run["terms"] == {"rate": 2.0, "total_correlation": -0.5}
+    assert (run["metrics"], run["validation"]) == ({"total_correlation": 0.25}, {"r2": 0.75})
+    for asked in ("total_correlation", "metrics/total_correlation,terms/total_correlation"):
+        _, out, _ = unweave("runs", "--store", tmp_path, "--columns", asked)
+        assert re.findall(r"-?\d\.\d{3}", out) == ["0.250", "-0.500"]
+    code, _, err = unweave("runs", "--store", tmp_path, "--sort", "total_correlation")
+    assert (code, err) == (0, "sorted by metrics/total_correlation\n")
+    both = folder.read_log(), folder.read_measures()
+    assert ComparedRun("", folder.read_run(), "", *both).values == {
+        n: x for n, x in values.items() if n != "terms/total_correlation"
+    }
+    logged, measured = (curves(rows).terms.keys() for rows in both)
+    assert not logged & measured  # in the explorer's table of runs
 
 
 def test_numbers_that_are_not_finite_are_called_so_and_json_has_null(unweave, tmp_path):
@@ -119,7 +170,7 @@ def test_numbers_that_are_not_finite_are_called_so_and_json_has_null(unweave, tm
         rest = [run["settings"]["seed"] for run in runs[:-1]]
         assert rest == ([2, 4, 5, 3, 1] if sort == "rate" else [1, 3, 5, 4, 2])
     code, out, _ = unweave("runs", "--store", tmp_path, "--csv")
-    rates = [float(row["rate"]) for row in csv.DictReader(io.StringIO(out))]
+    rates = [float(row["terms/rate"]) for row in csv.DictReader(io.StringIO(out))]
     assert sorted(map(str, rates)) == ["-1e+308", "-inf", "1e+308", "2.0", "inf", "nan"]
 
 

@@ -3,6 +3,7 @@
 import dataclasses
 import hashlib
 import json
+import re
 import shutil
 from typing import Literal
 
@@ -42,7 +43,7 @@ NEEDS = {
     "product": ["latent.a=gaussian"],
     "moving-digit": ["data.digits=arrays", "data.digits.path=x.npz"],
     "paired": ["data.changed=1"],
-    "modules": ["network.encoder=nets:encoder", "network.decoder=nets:decoder"],
+    "modules": [f"network.{part}=test_networks_modules:{part}" for part in ("encoder", "decoder")],
     "memory": [f"data.digest={'ab' * 32}", "data.shape=[4,3]", "data.dtype=uint8"],
 }
 CHOICES = [(field, kind) for field, union in UNIONS.items() for kind in spec.members(union)]
@@ -94,21 +95,24 @@ def test_a_schedule_can_be_chosen():
         (["objective=factorvae"], "did you mean 'factor-vae'"),
         (["objectiv=vae"], "did you mean 'objective'"),
         (["objective.bta=1"], "did you mean 'beta'"),
+        (["data=arrays", "data.path=a.csv", "data.scale=standardize"], "mean 'standardise'"),
+        (["data=arrays", "data.path=a.csv", "data.scale=comon"], "did you mean 'common'"),
+        (["data=arrays", "data.path=a.csv", "data.split=training"], "did you mean 'train'"),
         (["objective=vae", "objective.beta=1"], "not a field of VAE"),
         (
             ["objective.beta=-1"],
-            "objective.beta: input should be greater than or equal to 0, got -1",
+            "objective.beta: expected at least 0, got -1",
         ),
-        (["objective.beta=NaN"], "objective.beta: input should be a finite number"),
+        (["objective.beta=NaN"], "objective.beta: expected a finite number"),
         (["objective.beta=high"], "'high' is not known"),
-        (["latent.size=0"], "latent.size: input should be greater than 0, got 0"),
-        (["latent.size=ten"], "latent.size: input should be a valid integer"),
+        (["latent.size=0"], "latent.size: expected more than 0, got 0"),
+        (["latent.size=ten"], "latent.size: expected an integer"),
         (["latent=product"], "at least one named block"),
         (["latent=product", "latent.a=gaussian", "latent.a.sise=3"], "did you mean 'size'"),
         (["network.hidden=3"], "choose one first: network=kim2018"),
         (["latent=10"], "use Gaussian(...) or latent=gaussian"),
         (["seed"], "expected an assignment"),
-        (["seed=-1"], "seed: input should be greater than or equal to 0"),
+        (["seed=-1"], "seed: expected at least 0"),
         (["steps.x=1"], "cannot be set"),
         (["optimiser.betas=[0.9]"], "optimiser.betas"),
     ],
@@ -172,7 +176,7 @@ def test_different_runs_have_different_digests():
     ("make", "message"),
     [
         (lambda: uw.BetaVAE(bta=2), "bta: not a field of BetaVAE: did you mean 'beta'"),
-        (lambda: uw.Gaussian(0), "size: input should be greater than 0, got 0"),
+        (lambda: uw.Gaussian(0), "size: expected more than 0, got 0"),
         (lambda: Run(objectiv=uw.VAE()), "did you mean 'objective'"),
         (lambda: uw.Product(), "at least one named block"),
         (lambda: uw.Product(a={"kind": "gausian"}), "did you mean 'gaussian'"),
@@ -190,9 +194,9 @@ def test_errors_in_python_are_one_line_too(make, message):
     [
         (
             lambda: uw.GaussianMixture([[0.0], [3.0]], scales=[1.0, -1.0]),
-            r"^scales\.1: .*greater than 0",
+            r"^scales\.1: .*more than 0",
         ),
-        (lambda: uw.Gaussian(2, variances=(1.0, -1.0)), r"^variances\.1: .*greater than 0"),
+        (lambda: uw.Gaussian(2, variances=(1.0, -1.0)), r"^variances\.1: .*more than 0"),
         (lambda: uw.Product(uw.Gaussian(2)), r"Product takes names"),
         (lambda: uw.Run(objective="beta-vae"), r"use BetaVAE\(\.\.\.\)"),
         (lambda: override(Run, ["objective.beta=four"]), r"cyclic, linear or a number"),
@@ -394,3 +398,9 @@ def test_a_field_is_assigned_once_and_a_run_is_described_once():
             runs_from(repeated)
     assert [run.seed for run in runs_from(["seed=1,1,2"])] == [1, 2]
     assert len(runs_from(["objective.beta=4,4.0", "seed=0,1"])) == 2
+
+
+@pytest.mark.parametrize("name", ["[red]x", "a b", "\u202e"])
+def test_unknown_fields_are_named_whatever_their_names_are(name):
+    with pytest.raises(ValueError, match=re.escape(f"{name!r}: not a field of Run")):
+        spec.from_json(Run, spec.to_json(Run()) | {name: 1})

@@ -8,6 +8,7 @@ import pytest
 
 from datasets import CPU, SMALL, small_run
 from stopping import Stops
+from stored_files import write_worker
 from unweave.core.processes import this_process
 from unweave.training import TrainingInterrupted, train
 from unweave.training.heartbeats import FOLDER, log_path, record_path
@@ -30,13 +31,6 @@ def store(tmp_path):
     store.folder(runs[3]).create(runs[3])
     store.folder(runs[3]).write_failure({"step": 3, "term": "total_correlation"})
     return store
-
-
-def write_worker(root, name, **facts):
-    path = record_path(root, name)
-    path.parent.mkdir(exist_ok=True)
-    record = {"host": "a<b", "pid": 17, "beats": 3, "time": time.time(), "device": "cuda:0"}
-    path.write_text(json.dumps(record | facts))
 
 
 ODD_RECORDS = [

@@ -127,6 +127,19 @@ def test_runs_are_found_by_the_start_of_their_digest(tmp_path):
         RunFolder(tmp_path).read_run()
 
 
+def test_a_digest_alone_is_looked_for_where_commands_keep_runs(tmp_path, monkeypatch):
+    """It was looked for in this folder only: "is not a run in .: there are none yet"."""
+    monkeypatch.chdir(tmp_path)
+    run = small_run(steps=2)
+    train([run], SMALL.load(CPU), Store(Path("runs")))
+    assert uw.load(run.digest[:4]).run == run
+    with pytest.raises(ValueError, match=f"'zzz' is not a run in runs: there are {run.digest}"):
+        uw.load("zzz")
+    other = small_run(steps=2, seed=1)
+    train([other], SMALL.load(CPU), Store(Path()))
+    assert uw.load(other.digest[:4]).run == other  # runs in this folder come first
+
+
 def test_an_exact_path_is_loaded_whatever_lies_beside_it(tmp_path, monkeypatch):
     """`load("runs/run1")` used to load `./run1`, and to refuse if `runs/run10` existed."""
     monkeypatch.chdir(tmp_path)

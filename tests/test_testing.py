@@ -1,5 +1,6 @@
 """`unweave.testing`: shipped parts pass its checks, and each kind of mistake is caught."""
 
+import dataclasses
 import itertools
 
 import numpy as np
@@ -8,17 +9,19 @@ import torch
 from torch import nn
 
 import unweave as uw
-from datasets import CRITIC
+from datasets import CRITIC, LIKELIHOODS
 from unweave.core.schedules import Weight
 from unweave.core.spec import members
 from unweave.data import Blobs, Data, Paired, Published, Selected, Subset
 from unweave.latents import Gaussian
 from unweave.latents.densities import LaplaceDensity
+from unweave.likelihoods import BaseLikelihood
 from unweave.networks import BaseNetwork
 from unweave.objectives import Term, VAEObjective, elbo_terms
 from unweave.testing import (
     check_dataset,
     check_latent,
+    check_likelihood,
     check_metric,
     check_network,
     check_objective,
@@ -55,6 +58,15 @@ def test_shipped_blocks_pass(block):
 @pytest.mark.parametrize("shape", [(7,), (3, 6, 5)])
 def test_shipped_networks_pass(shape):
     check_network(uw.MLP((8,)), shape)
+
+
+def test_modules_pass_with_the_latent_space_they_were_made_for():
+    check_network(uw.Modules(nn.Linear(7, 4), nn.Linear(2, 7)), (7,), latent=Gaussian(2))
+
+
+@pytest.mark.parametrize("likelihood", LIKELIHOODS[:7], ids=str)
+def test_shipped_likelihoods_pass(likelihood):
+    check_likelihood(likelihood)
 
 
 @pytest.mark.parametrize("name", ["mig", "sap", "factor_vae_score", "modularity"])
@@ -268,3 +280,52 @@ def test_a_dataset_that_changes_is_caught(monkeypatch):
     )
     with pytest.raises(AssertionError, match="the same index gives other values"):
         check_dataset(Blobs())
+
+
+@dataclasses.dataclass(frozen=True)
+class Hat:
+    """A triangular density around `mean`, or something that is not quite one."""
+
+    mean: torch.Tensor
+    mistake: str = ""
+
+    def log_prob(self, x):
+        away = (x - self.mean).abs().clamp(max=1 - 1e-9)
+        log = torch.log1p(-away) + (1.0 if self.mistake == "constant" else 0.0)
+        return log if self.mistake == "shape" else log.flatten(1).sum(1)
+
+    def sample(self, noise):
+        names = ("one", "one") if self.mistake == "noise" else ("one", "two")
+        one, two = (noise.uniform(self.mean.shape, name, self.mean.dtype) for name in names)
+        shift = 0.2 if self.mistake == "mean" else 0.0
+        return self.mean + one + two - 1 + shift
+
+
+@uw.spec
+class Triangular(BaseLikelihood):
+    """Independent triangular densities."""
+
+    mistake: str = ""
+
+    def __call__(self, raw):
+        return Hat(raw, self.mistake)
+
+
+@pytest.mark.parametrize(
+    ("mistake", "law"),
+    [
+        ("constant", "the integral of its density is 2.7"),
+        ("shape", r"log_prob\(x\): expected shape \(5,\), got \(5, 2, 3, 3\)"),
+        ("noise", "samples and density differ"),
+        ("mean", "mean of samples: differs"),
+    ],
+)
+def test_mistakes_of_a_likelihood_are_caught(mistake, law):
+    with pytest.raises(AssertionError, match=law):
+        check_likelihood(Triangular(mistake))
+
+
+def test_an_observation_without_samples_is_refused(monkeypatch):
+    monkeypatch.delattr(Hat, "sample")
+    with pytest.raises(AssertionError, match="must have a method sample"):
+        check_likelihood(Triangular())

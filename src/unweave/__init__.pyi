@@ -8,7 +8,12 @@ from unweave import (
 )
 from unweave.core.noise import Noise as Noise
 from unweave.core.optimisers import Adam as Adam
-from unweave.core.schedules import Cyclic as Cyclic, Linear as Linear
+from unweave.core.schedules import (
+    Cyclic as Cyclic,
+    Linear as Linear,
+    Schedule as Schedule,
+    Weight as Weight,
+)
 from unweave.core.spec import spec as spec
 from unweave.data import (
     Arrays as Arrays,

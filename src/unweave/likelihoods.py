@@ -11,7 +11,7 @@ from __future__ import annotations
 import math
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
-from typing import Annotated, ClassVar, Literal, Protocol
+from typing import Annotated, Any, ClassVar, Literal, Protocol
 
 import torch
 import torch.nn.functional as F
@@ -287,6 +287,29 @@ class BaseLikelihood(ABC):
         return torch.log1p(x.clamp_min(0)) if self.counts else x  # pseudo-inputs may be negative
 
 
+class _LearnedScale(BaseLikelihood):
+    """A likelihood whose scale or dispersion may be learned."""
+
+    learn: Any
+
+    def raw_shape(self, shape: tuple[int, ...]) -> tuple[int, ...]:
+        """Return the shape of the decoder's output: means, and scales if `learn="each"`."""
+        return (2 * shape[0], *shape[1:]) if self.learn == "each" else shape
+
+    def head(self) -> nn.Module:
+        """Return the shared scale if there is one, otherwise the identity."""
+        return SharedScale() if self.learn == "shared" else nn.Identity()
+
+    def _split(self, raw: Tensor, scale: float) -> tuple[Tensor, float | Tensor]:
+        """Return the decoder's means, and the scale: fixed, or learned from a start at `scale`."""
+        if self.learn == "nothing":
+            return raw, scale
+        mean, free = raw.chunk(2, 1)
+        # 1 at 0, and never below a thousandth.
+        share = _MIN_SCALE + (1 - _MIN_SCALE) * F.softplus(free + _SOFTPLUS_ONE)
+        return mean, scale * share
+
+
 @spec
 class Bernoulli(BaseLikelihood):
     """log p(x|z) = sum x log p + (1 - x) log(1 - p), for values in [0, 1].  [Kingma2014] C.1.
@@ -318,7 +341,7 @@ class ContinuousBernoulli(BaseLikelihood):
 
 
 @spec
-class Gaussian(BaseLikelihood):
+class Gaussian(_LearnedScale):
     """log p(x|z) = sum log N(x; decoder(z), scale^2), for real values.  [Kingma2014] app. C.2.
 
     The scale is fixed (`learn="nothing"`), one learned number (`"shared"`), or an output of the
@@ -328,25 +351,14 @@ class Gaussian(BaseLikelihood):
     """
 
     scale: PositiveFloat = 1.0
-    """Standard deviation of the values; where it starts, if it is learned."""
+    """Standard deviation of the values; its initial value if it is learned."""
     learn: Literal["nothing", "shared", "each"] = "nothing"
     """What to learn of the scale: nothing, one shared number, or one for each value."""
     kind: Literal["gaussian"] = tag("gaussian")
 
     def __call__(self, raw: Tensor) -> GaussianObservation:
         """Return p(x|z); the channels of `raw` hold the mean, then the learned scale if any."""
-        if self.learn == "nothing":
-            return GaussianObservation(raw, self.scale)
-        mean, free = raw.chunk(2, 1)
-        return GaussianObservation(mean, self.scale * _share(free))
-
-    def raw_shape(self, shape: tuple[int, ...]) -> tuple[int, ...]:
-        """Return the shape of the decoder's output: means, and scales if `learn="each"`."""
-        return _raw_shape(shape, self.learn)
-
-    def head(self) -> nn.Module:
-        """Return the shared scale if there is one, otherwise the identity."""
-        return SharedScale() if self.learn == "shared" else nn.Identity()
+        return GaussianObservation(*self._split(raw, self.scale))
 
 
 @spec
@@ -383,7 +395,7 @@ class Poisson(BaseLikelihood):
 
 
 @spec
-class NegativeBinomial(BaseLikelihood):
+class NegativeBinomial(_LearnedScale):
     """log p(x|z) of counts with mean m = exp(decoder(z)) and variance m + dispersion m^2.
 
     [Gronbech2020] [Lopez2018]. The encoder reads log(1 + x). The dispersion is fixed
@@ -394,33 +406,14 @@ class NegativeBinomial(BaseLikelihood):
     dispersion: PositiveFloat = 1.0
     """Dispersion d: the variance of a count with mean m is m + d m^2."""
     learn: Literal["nothing", "shared", "each"] = "shared"
-    """What to learn of the scale: nothing, one shared number, or one for each value."""
+    """What to learn of the dispersion: nothing, one shared number, or one for each value."""
     kind: Literal["negative-binomial"] = tag("negative-binomial")
     counts: ClassVar[bool] = True
 
     def __call__(self, raw: Tensor) -> NegativeBinomialObservation:
         """Return p(x|z); the channels of `raw` hold log-means, then the learned dispersion."""
-        if self.learn == "nothing":
-            return NegativeBinomialObservation(_log_mean(raw), self.dispersion)
-        mean, free = raw.chunk(2, 1)
-        return NegativeBinomialObservation(_log_mean(mean), self.dispersion * _share(free))
-
-    def raw_shape(self, shape: tuple[int, ...]) -> tuple[int, ...]:
-        """Return the shape of the decoder's output: means, and dispersions if `learn="each"`."""
-        return _raw_shape(shape, self.learn)
-
-    def head(self) -> nn.Module:
-        """Return the shared dispersion if there is one, otherwise the identity."""
-        return SharedScale() if self.learn == "shared" else nn.Identity()
-
-
-def _share(free: Tensor) -> Tensor:
-    """Map a learned number to its positive scale, 1 at 0 and never below a thousandth."""
-    return _MIN_SCALE + (1 - _MIN_SCALE) * F.softplus(free + _SOFTPLUS_ONE)
-
-
-def _raw_shape(shape: tuple[int, ...], learn: str) -> tuple[int, ...]:
-    return (2 * shape[0], *shape[1:]) if learn == "each" else shape
+        mean, dispersion = self._split(raw, self.dispersion)
+        return NegativeBinomialObservation(_log_mean(mean), dispersion)
 
 
 def _log_mean(raw: Tensor) -> Tensor:

@@ -54,6 +54,19 @@ def test_the_keyboard_alone_moves_a_slider(browser, page_path, models):
         assert (fresh.pixels() != before).any()
 
 
+def test_a_link_is_followed_although_an_earlier_change_is_still_to_be_written(shown):
+    """The page is busy, so that it writes its address between a new link and the link's event."""
+    script = """() => {
+        window.unweave.change({ tab: "data" });
+        setTimeout(() => { location.hash = "#tab=%22grid%22"; }, 100);
+        const end = performance.now() + 300;
+        while (performance.now() < end); // an address is written 150 ms after a change
+    }"""
+    shown.page.evaluate(script)
+    shown.page.wait_for_function("() => window.unweave.view.value.tab === 'grid'", timeout=5000)
+    shown.page.wait_for_function("() => location.hash.includes('grid')", timeout=5000)
+
+
 def test_a_link_opens_the_same_view(browser, page_path, models):
     with explorer(browser, permissions=["clipboard-read", "clipboard-write"]) as first:
         first.open(page_path)

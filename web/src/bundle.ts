@@ -118,7 +118,7 @@ export interface VectorObservation {
 }
 
 export interface Variable {
-  /** Its place in the latent space, and its row in `information`. */
+  /** Its place in the latent space, and its row in `shares`. */
   number: number;
   name: string;
   /** Columns of z, [first, last + 1]. */
@@ -139,10 +139,11 @@ export interface Variable {
   masses: number[];
   /** Names of the groups of the latent tree around it, outermost first. */
   groups: string[];
-  /** The factor that an active variable explains best, if that is above chance, and the share
-   * of the factor's entropy. */
+  /** The factor of which an active variable explains the largest share, that share, and whether it
+   * is above chance. */
   factor: string | null;
   share: number;
+  aboveChance: boolean;
 }
 
 export interface Group {
@@ -172,6 +173,8 @@ export interface Factor {
   /** Whether the order of the values means something. */
   ordered: boolean;
   continuous: boolean;
+  /** What the rows show if no variable explains more of it than chance; otherwise "". */
+  atChance: string;
 }
 
 /** Images of the first `count` rows, as files of tiles, row by row. */
@@ -248,10 +251,10 @@ export interface ModelData {
   variables: Variable[];
   rate: Rate;
   factors: Factor[];
-  /** I(z_j; v_k) / H(v_k), (variables by number, factors), and the same for shuffled factors. */
-  information: ArrayRef;
-  /** Where `information` clearly exceeds that of shuffled factors, (variables by number, factors). */
-  informative: boolean[][];
+  /** The share of each factor that each variable explains, (variables by number, factors), where it
+   * is above chance, and for each factor the largest share that is chance. */
+  shares: ArrayRef;
+  aboveChance: boolean[][];
   chance: number[];
   rows: Rows;
   /** Samples of the prior, (n, size). */

@@ -14,7 +14,8 @@ startTheme();
 render(<App />, document.getElementById("app")!);
 void begin(readManifest(), location.hash);
 watch();
-window.addEventListener("hashchange", () => follow(location.hash));
+// The event knows the link; the address may have been rewritten for an earlier change since.
+window.addEventListener("hashchange", ({ newURL }) => follow(new URL(newURL).hash));
 
 /** Encode values of one observation, in the user's units, by the first model. */
 const encode = (values: ArrayLike<number>) => encodeNumbers(model.value!, values);

@@ -15,7 +15,7 @@ export class Model {
   readonly data: ModelData;
   readonly means: Float32Array;
   readonly factors: Float32Array;
-  readonly information: Float32Array;
+  readonly shares: Float32Array;
   /** Rows by the index of their observation in the data. */
   private positions: ReadonlyMap<number, number> | null = null;
   private decoder: Promise<Network> | null = null;
@@ -25,7 +25,7 @@ export class Model {
     this.data = bundle.data;
     this.means = bundle.floats(this.data.rows.mean);
     this.factors = bundle.floats(this.data.rows.factors);
-    this.information = bundle.floats(this.data.information);
+    this.shares = bundle.floats(this.data.shares);
   }
 
   static async open(id: string, served: boolean): Promise<Model> {
@@ -85,9 +85,9 @@ export class Model {
     return Array.from(this.means.subarray(row * size, (row + 1) * size));
   }
 
-  /** I(z_j; v_k) / H(v_k). */
+  /** The share of a factor that a variable explains. */
   share(variable: number, factor: number): number {
-    return this.information[variable * this.data.factors.length + factor]!;
+    return this.shares[variable * this.data.factors.length + factor]!;
   }
 
   /** The value of a factor in a row, NaN if it is missing. */

@@ -79,11 +79,23 @@ export function smallModel(id = "aaaaaaaaaaaa", sign = 1): Promise<Model> {
       groups: [],
     },
     factors: [
-      { name: "size", values: ["0", "1", "2", "3", "4"], ordered: true, continuous: false },
-      { name: "shape", values: ["square", "ellipse", "heart"], ordered: false, continuous: false },
+      {
+        name: "size",
+        values: ["0", "1", "2", "3", "4"],
+        ordered: true,
+        continuous: false,
+        atChance: "",
+      },
+      {
+        name: "shape",
+        values: ["square", "ellipse", "heart"],
+        ordered: false,
+        continuous: false,
+        atChance: "",
+      },
     ],
-    information: add([0.9, 0.02, 0.01, 0.02, 0.01, 0.95], [3, 2]),
-    informative: [
+    shares: add([0.9, 0.02, 0.01, 0.02, 0.01, 0.95], [3, 2]),
+    aboveChance: [
       [true, false],
       [false, false],
       [false, true],
@@ -148,6 +160,7 @@ function variable(
     groups: [],
     factor,
     share: factor ? 0.9 : 0,
+    aboveChance: factor !== null,
   };
 }
 

@@ -149,7 +149,7 @@ async function permuted(
       columns: [n, n + 1],
       quantiles: [NORMAL],
     })),
-    information: add([], [0]),
+    shares: add([], [0]),
     rows: {
       ...template.rows,
       count: ROWS,

@@ -1,13 +1,15 @@
+import { render } from "preact";
 import { describe, expect, it } from "vitest";
 import type { Variable } from "../src/bundle";
 import { withClass } from "../src/model";
 import { moved } from "../src/panels/classes";
 import { gridCodes, variablesOf } from "../src/panels/grid";
 import { endsOf, farthest, interpolated, nearestShare } from "../src/panels/interpolate";
-import { beyond, histogram, pressed } from "../src/panels/slider";
-import { nested } from "../src/panels/sliders";
+import { beyond, pressed, spreadOf } from "../src/panels/slider";
+import { nested, Sliders, VariableName } from "../src/panels/sliders";
 import { neighbour } from "../src/panels/tiles";
 import { classesClause, currentStep, taken } from "../src/panels/traversals";
+import { DEFAULTS, models, view } from "../src/state";
 import { nearest } from "../src/ui/vector";
 import { comparable, limits } from "../src/ui/vector-scale";
 import { smallModel } from "./fixture";
@@ -37,10 +39,38 @@ describe("sliders", () => {
     ]);
   });
 
-  it("lie over shares of the data that sum to one, with far codes in the outer bins", () => {
-    const shares = histogram([-9, -3, -2.9, 0.1, 3, 99], 6);
-    expect(shares).toEqual([3 / 6, 0, 0, 1 / 6, 0, 2 / 6]);
-    expect(histogram([], 3)).toEqual([0, 0, 0]);
+  it("lie over shares of the data that sum to one, with codes beyond their ends apart", () => {
+    const spread = spreadOf([-9, -3, -2.9, 0.1, 3, 99, 98, 97], z0.quantiles[0]!);
+    expect([spread.below, spread.above]).toEqual([1 / 8, 3 / 8]);
+    expect(spread.bins.filter((share) => share > 0)).toEqual([2 / 8, 1 / 8, 1 / 8]);
+    expect(spreadOf([], z0.quantiles[0]!).above).toBe(0);
+  });
+
+  it("say how many codes lie beyond their range, where they would look constant", async () => {
+    const far = await smallModel();
+    const { size, rows } = far.data;
+    for (let row = 0; row < rows.count; row++) far.means[row * size] = row % 2 ? 9 : -9;
+    models.value = new Map([[far.id, far]]);
+    view.value = { ...DEFAULTS, open: [far.id] };
+    const page = document.createElement("div");
+    render(<Sliders model={far} />, page);
+    const first = page.querySelector('[data-variable="0"]')!;
+    expect(first.textContent).toContain("100% of the codes lie beyond this slider");
+    expect(first.querySelectorAll(".outside")).toHaveLength(2);
+    render(<Sliders model={model} />, page);
+    expect(page.querySelectorAll(".outside")).toHaveLength(0);
+  });
+
+  it("show a factor in blue if its share is above chance, and otherwise in grey", async () => {
+    const page = document.createElement("div");
+    const shown = (aboveChance: boolean) => {
+      const variable = { ...z0, factor: "stain", share: 0.18, aboveChance };
+      render(<VariableName variable={variable} />, page);
+      const label = page.querySelector(".factor")!;
+      expect(label.textContent).toBe("stain 18%");
+      return label.classList.contains("weak");
+    };
+    expect([shown(true), shown(false)]).toEqual([false, true]);
   });
 
   it("of classes go round", () => {

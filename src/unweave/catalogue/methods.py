@@ -118,6 +118,8 @@ def _one_method(path: str, kind: str, cls: type, width: int) -> str:
     command = f"unweave train {chosen}={kind}"
     if rows and re.fullmatch(r"[\d.]+", rows[0].default):
         command += f" {rows[0].path}={rows[0].default}"
+    if path == "objective" and cls().weights_without_effect(Gaussian()):
+        command += " latent=product latent.style=gaussian latent.shape=categorical"
     papers = entries_for(cited(text))
     titles = [f"  {key}  {entry_field(entry, 'title')}" for key, entry in papers.items()]
     sections = [
@@ -135,7 +137,7 @@ def page() -> str:
     titles = (("Objectives", Objective), ("Divergences", AnyDivergence), ("Latent blocks", Latent))
     for title, union in titles:
         parts.append(f"## {title}\n\n{_listing(methods(union))}")
-    return "\n".join([*parts, introduction("combinations") + _matrix(refusals())])
+    return "\n".join([*parts, introduction("combinations") + _refused(refusals())])
 
 
 def _listing(listed: list[Method]) -> str:
@@ -146,15 +148,16 @@ def _listing(listed: list[Method]) -> str:
     return markdown_table([head[k] for k in keep], [[row[k] for k in keep] for row in rows])
 
 
-def _matrix(reasons_by_cell: dict[str, dict[str, str | None]]) -> str:
-    columns = list(next(iter(reasons_by_cell.values())))
-    reasons: dict[str, int] = {}
-    rows = []
+def _refused(reasons_by_cell: dict[str, dict[str, str | None]]) -> str:
+    """Return the refused combinations: methods and latent spaces by reason."""
+    spaces: dict[tuple[str, str], list[str]] = {}  # by method and reason
     for name, cells in reasons_by_cell.items():
-        marks = []
-        for reason in cells.values():
-            why = re.sub(r", and [\w ]+ is \w+$", "", reason) if reason else None
-            marks.append(str(reasons.setdefault(why, len(reasons) + 1)) if why else "yes")
-        rows.append([name, *marks])
-    notes = "\n".join(f"{number}. {why}" for why, number in reasons.items())
-    return f"{markdown_table(['', *columns], rows)}\n{notes}\n"
+        for space, reason in cells.items():
+            if reason:
+                why = re.sub(r", and [\w ]+ is \w+$", "", reason)
+                spaces.setdefault((name, why), []).append(space)
+    rows: dict[tuple[str, str], list[str]] = {}
+    for (name, why), refused in spaces.items():
+        rows.setdefault((", ".join(refused), why), []).append(name)
+    head = ["method", "refuses", "because"]
+    return markdown_table(head, [["; ".join(n), *key] for key, n in rows.items()])

@@ -41,6 +41,9 @@ def metric_list(width: int = 80) -> str:
     of_models = {
         "log_likelihood": "the importance-weighted bound of log p(x), in nats",
         "udr": "how far runs that differ only in their seed agree",
+        "mutual_information": "I(x; z) under the exact q(z) of all observations, in nats",
+        "total_correlation": "KL(q(z) || prod_v q(z_v)) of the exact q(z), in nats",
+        "dimension_kl": "sum_v KL(q(z_v) || p(z_v)) of the exact q(z), in nats",
     }
     parts.append("of trained models\n" + one_line_each(of_models, width))
     return "\n".join([*parts, "`unweave metrics NAME` describes one of them.\n"])

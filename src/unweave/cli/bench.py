@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from unweave.cli.options import DeviceOption, OverwriteOption, PrecisionOption
-from unweave.core.console import err, out, plain_table
+from unweave.core.console import err, out
 from unweave.core.files import write_atomically
 from unweave.core.outputs import check_output, svg_bytes
 from unweave.core.parallel import usable_cores
@@ -63,13 +63,13 @@ def _show_figures(figures: list[bench.Figure], as_json: bool) -> None:
     if as_json:
         out.print_json(data=[figure._asdict() for figure in figures])
         return
-    table = plain_table("", "lanes", "us", "images/s", "ratio", "flops", "bytes")
+    rows = []
     for figure in figures:
         share = [f"{s:.1%}" if s else "" for s in (figure.arithmetic, figure.memory)]
         ratio = f"{figure.ratio:.1f}" if figure.ratio else ""
         numbers = [f"{figure.microseconds:,.0f}", f"{figure.images:,.0f}", ratio, *share]
-        table.add_row(figure.name, str(figure.lanes), *numbers)
-    out.print(table)
+        rows.append([figure.name, str(figure.lanes), *numbers])
+    out.print_table(["", "lanes", "us", "images/s", "ratio", "flops", "bytes"], rows)
     out.print(
         "us: per step of one lane; ratio: speed-up over the plain loop in float32 (for beta-tcvae, "
         "that of beta-vae); flops, bytes: shares of what a large matrix product and copy reach",

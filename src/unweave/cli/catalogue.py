@@ -1,7 +1,5 @@
 """`unweave methods`, `unweave metrics` and `unweave fields`."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Annotated
 

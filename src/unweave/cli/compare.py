@@ -23,6 +23,7 @@ from unweave.cli.options import (
     output_format,
 )
 from unweave.core.console import err, out
+from unweave.core.hints import count_noun
 from unweave.core.notes import print_notes, print_warnings
 from unweave.core.outputs import check_output
 from unweave.core.text import json_text
@@ -51,6 +52,14 @@ def compare_command(
     level: Annotated[
         float, typer.Option(min=0.5, max=0.999, help="Confidence level of the intervals.")
     ] = 0.95,
+    pairwise: Annotated[
+        bool,
+        typer.Option(
+            "--pairwise",
+            help="Also print the differences of all pairs of groups, with p-values corrected by "
+            "Holm's method; with --csv print only these.",
+        ),
+    ] = False,
     device: DeviceOption = "auto",
     html: Annotated[
         Path | None, typer.Option(help="Also write a self-contained page to this file.")
@@ -77,6 +86,8 @@ def compare_command(
       unweave compare runs/* --metrics mig,log_likelihood --html compare.html
 
       unweave compare 3f2a 81c0 --csv > compare.csv
+
+      unweave compare runs/* --pairwise
     """
     form = output_format(json_output, csv_output)
     check_output(html, "--html", overwrite)
@@ -84,12 +95,15 @@ def compare_command(
 
     from unweave.cli.scoring import find_runs
     from unweave.evaluation.compare import compare_runs, compared_models
+    from unweave.evaluation.comparison_text import comparison_text
     from unweave.evaluation.loading import load_each
 
     chosen, scorer = cast("AnySplit | None", split), _Scorer(rows)
     read = partial(load_each, find_runs(names, store), data=data, split=chosen, device=device)
     models, reasons = print_warnings(err, read)
     stored = _read_stored(reasons, split)
+    if models:
+        print_notes(err, [f"encoding data with {count_noun(len(models), 'run')}, then comparing"])
     runs = [*compared_models(models, wanted, rows, score=scorer), *stored]
     comparison = compare_runs(runs, level)
     if html is not None:
@@ -99,9 +113,9 @@ def compare_command(
     if form == "json":
         out.write(json_text(comparison.to_json()))
     elif form == "csv":
-        out.write(comparison.to_csv())
+        out.write(comparison.pairwise_csv() if pairwise else comparison.to_csv())
     else:
-        out.print(str(comparison), soft_wrap=True)
+        out.write(comparison_text(comparison, out.width, pairwise) + "\n")
     if scorer.disk_errors:
         raise scorer.disk_errors[0]
     if reasons or scorer.failures:

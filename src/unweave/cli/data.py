@@ -18,7 +18,7 @@ from unweave.cli.options import (
     SelectOption,
     StoreOption,
 )
-from unweave.core.console import err, out, plain_table
+from unweave.core.console import err, out
 from unweave.core.files import write_atomically
 from unweave.core.notes import print_notes, print_warnings
 from unweave.core.outputs import check_output, png_bytes
@@ -52,12 +52,12 @@ def list_command() -> None:
     from unweave.catalogue import data as data_page
     from unweave.data.cache import data_folder
 
-    table = plain_table("name", "images", "size", "factors", "downloaded")
+    rows = []
     for kind, cls in data_page.published().items():
         about, downloaded = cls.ABOUT, "no" if cls().missing else "yes"
         size, factors = data_page.size_text(about.shape), data_page.factors_text(about)
-        table.add_row(kind, f"{about.count:,}", size, factors, downloaded)
-    out.print(table)
+        rows.append([kind, f"{about.count:,}", size, factors, downloaded])
+    out.print_table(["name", "images", "size", "factors", "downloaded"], rows)
     rendered = ", ".join(data_page.rendered())
     out.print(f"without files: {rendered}; your own data: data=PATH")
     out.print(f"data folder: {data_folder()}", soft_wrap=True)

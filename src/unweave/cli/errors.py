@@ -1,7 +1,5 @@
 """Run a command and report its errors: one line on stderr, exit code 2."""
 
-from __future__ import annotations
-
 import errno
 import sys
 import warnings
@@ -129,6 +127,6 @@ def _fail(message: str) -> None:
     if not torchrun.is_repeated(text):
         who = f"process {torchrun.rank()}: " if torchrun.rank() else ""
         err.quiet = False
-        with suppress(OSError):  # nobody can be told, and the exit code says it
+        with suppress(OSError):  # there is nowhere to print; the exit code remains
             err.print(f"error: {who}{text}", style="red", soft_wrap=True)
     sys.exit(2)

@@ -1,7 +1,5 @@
 """`unweave evaluate`."""
 
-from __future__ import annotations
-
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal, cast
@@ -59,9 +57,10 @@ def evaluate_command(
     If a run cannot be scored, the others still are. The reasons are printed at the end, and the
     exit code is 1.
 
-    Two metrics are computed only if you name them: log_likelihood, the importance-weighted bound on
-    log p(x) in nats (100 observations, 100 particles each), and udr, the agreement of runs that
-    differ only in their seed.
+    Some metrics are computed only if you name them: log_likelihood, the importance-weighted bound
+    on log p(x) in nats (100 observations, 100 particles each); udr, the agreement of runs that
+    differ only in their seed; and mutual_information, total_correlation and dimension_kl, the parts
+    of the rate under the exact aggregate posterior of all observations.
 
     Examples:
 
@@ -73,7 +72,7 @@ def evaluate_command(
 
       unweave evaluate 3f2a --metrics mig,unsupervised     (also metrics that need no factors)
 
-      unweave evaluate runs/* --metrics log_likelihood,udr
+      unweave evaluate runs/* --metrics log_likelihood,total_correlation,udr
 
       unweave evaluate 3f2a --split held-out     (combinations of factors that were held out)
 
@@ -85,7 +84,7 @@ def evaluate_command(
     _ = options.names  # reject unknown metrics before anything is loaded
 
     from unweave.cli.score_output import evaluation_notes, print_run_scores
-    from unweave.cli.scoring import find_runs, score_runs
+    from unweave.cli.scoring import find_runs, left_out_lines, score_runs
     from unweave.evaluation.loading import load_each
     from unweave.evaluation.scoring import ScoringTask
     from unweave.executors import executor_from
@@ -105,6 +104,8 @@ def evaluate_command(
     for line in evaluation_notes(models, rows, scored.scores):
         (out if form == "table" else err).print(line)
     print_run_scores(models, scored.scores, form)
+    for line in left_out_lines(scored.left_out):
+        (out if form == "table" else err).print(line)
     if scored.disk_errors:
         raise scored.disk_errors[0]
     if failures:

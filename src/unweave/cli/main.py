@@ -3,8 +3,6 @@
 Each command imports what it needs when it runs, so help and usage errors appear at once.
 """
 
-from __future__ import annotations
-
 import inspect
 import re
 import sys

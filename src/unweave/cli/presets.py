@@ -1,12 +1,10 @@
 """`unweave presets` on the command line."""
 
-from __future__ import annotations
-
 from typing import Annotated
 
 import typer
 
-from unweave.core.console import out, plain_table
+from unweave.core.console import out
 
 
 def presets_command(
@@ -32,8 +30,8 @@ def presets_command(
     if name is not None and "/" in name:
         out.write(to_toml(preset(name)))
         return
-    table = plain_table("preset", "what", "data", "runs")
+    rows = []
     for each in presets_of(name):
         data = f"{each.download}, download" if each.download else each.run.data.kind
-        table.add_row(each.name, each.title, data, f"{each.count:,}")
-    out.print(table)
+        rows.append([each.name, each.title, data, f"{each.count:,}"])
+    out.print_table(["preset", "what", "data", "runs"], rows)

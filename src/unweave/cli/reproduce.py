@@ -1,7 +1,5 @@
 """`unweave reproduce` on the command line."""
 
-from __future__ import annotations
-
 import math
 import time
 from pathlib import Path
@@ -16,7 +14,7 @@ from unweave.cli.options import (
     RetryFailedOption,
     StoreOption,
 )
-from unweave.core.console import PAPERS, err as errors, out as printed, plain_table
+from unweave.core.console import PAPERS, err as errors, out as printed
 from unweave.core.parallel import usable_cores
 
 _IN_A_CLONE = Path("docs/papers")
@@ -112,16 +110,11 @@ def reproduce_command(
             printed.print(f"page: {path}", soft_wrap=True)
         return
     if paper is None:
-        table = plain_table("paper", "figure", "what", "time", "done")
-        for reproduction in papers.FIGURES:
-            table.add_row(
-                reproduction.paper,
-                reproduction.figure,
-                reproduction.title,
-                reproduction.cost,
-                papers.state(reproduction, out),
-            )
-        printed.print(table)
+        rows = [
+            [each.paper, each.figure, each.title, each.cost, papers.state(each, out)]
+            for each in papers.FIGURES
+        ]
+        printed.print_table(["paper", "figure", "what", "time", "done"], rows)
         return
     asked = papers.chosen(paper, figures or [])
     if data is not None:
@@ -146,8 +139,6 @@ def reproduce_command(
     claims = papers.reproduce(asked, workspace, out)
     if not claims:
         return
-    table = plain_table("verdict", "claim", "got")
-    for claim in claims:
-        table.add_row(claim.verdict, claim.statement, claim.got)
-    printed.print(table)
+    rows = [[claim.verdict, claim.statement, claim.got] for claim in claims]
+    printed.print_table(["verdict", "claim", "got"], rows)
     printed.print(f"page: {out / paper}.md", soft_wrap=True)

@@ -1,18 +1,14 @@
 """List the runs of a store: read, filter, sort and print them."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NamedTuple
 
-from rich.table import Table as RichTable
-
-from unweave.core.console import out, plain_table
+from unweave.core.console import lay_out_table
 from unweave.core.files import error_text
 from unweave.core.hints import nearest
 from unweave.core.text import csv_text, number_text
-from unweave.training.final_terms import ends_collapsed, mean_terms
+from unweave.training.final_terms import ends_collapsed, final_values
 from unweave.training.flat_settings import (
     differing,
     flatten,
@@ -22,11 +18,11 @@ from unweave.training.flat_settings import (
 )
 from unweave.training.run_files import RunFiles
 
+ALWAYS_SHOWN = ("distortion", "rate")  # terms, although not every objective has them
+_HEADLINES = ("mig", "dci", "factor_vae_score", "sap")  # metrics that are shown if they are stored
 _FACTS = ("run", "status", "collapsed", "step")
-_WHAT = 18  # least width of the column that describes a run
 _HUGE = 1e9  # from which a number is written with an exponent
 _MISSING = object()  # in place of a value
-_EDGE = 1  # character at the left of a table
 
 
 @dataclass(frozen=True)
@@ -38,7 +34,7 @@ class ListedRun:
     settings: dict[str, Any] = field(default_factory=dict)
     parts: tuple[str, ...] = ()  # objective, latent space, data and scored splits, in words
     step: int = 0
-    terms: dict[str, float] = field(default_factory=dict)  # at the end of the log
+    final: dict[str, float] = field(default_factory=dict)  # terms and measured values, by name
     scores: dict[str, dict[str, float]] = field(default_factory=dict)  # by split and key
     collapsed: bool = False
     problem: str = ""
@@ -52,7 +48,12 @@ class ListedRun:
     def values(self) -> dict[str, Any]:
         """Everything that a run can be filtered and sorted by."""
         facts = {name: getattr(self, "name" if name == "run" else name) for name in _FACTS}
-        return facts | self.settings | self.terms | self.first_scores
+        return facts | self.settings | self.final | self.first_scores
+
+    def of_kind(self, kind: str) -> dict[str, float]:
+        """Return the terms, metrics or validation losses by name, without their kind."""
+        prefix = f"{kind}/"
+        return {n.removeprefix(prefix): x for n, x in self.final.items() if n.startswith(prefix)}
 
 
 def read_run(folder: RunFiles) -> ListedRun:
@@ -75,7 +76,7 @@ def _read(folder: RunFiles) -> ListedRun:
         flatten(folder.settings),
         (summary["objective"], summary["latent"], relative_text(summary["data"]), scored),
         log[-1]["step"] if log else 0,
-        mean_terms(log),
+        final_values(log, folder.read_measures()),
         scores,
         ends_collapsed(log),
     )
@@ -114,15 +115,22 @@ def _is_known(value: object) -> bool:
 
 
 def find_names(runs: Sequence[ListedRun], name: str) -> list[str]:
-    """Return the full names that a name stands for: itself, or the protocols of a metric."""
+    """Return the full names that a name stands for.
+
+    These are the name itself, what was measured in training and the term of this name, or the
+    protocols of a metric.
+    """
     known = dict.fromkeys(key for run in runs for key in run.values)
     if name.removesuffix(".kind") in known:
         return [name.removesuffix(".kind")]
+    if kinds := [full for kind in ("metrics", "terms") if (full := f"{kind}/{name}") in known]:
+        return kinds
     if protocols := [key for key in known if key.partition("/")[0] == name]:
         return protocols
     raise ValueError(
         f"no run has {name!r}: {nearest(name, known)} Runs have settings such as objective.beta, "
-        "terms such as rate, and the scores that were stored"
+        "terms such as terms/rate, values measured in training such as metrics/total_correlation, "
+        "and the scores that were stored"
     )
 
 
@@ -137,42 +145,74 @@ def _equal(value: object, text: str) -> bool:
         return False
 
 
-def runs_table(runs: Sequence[ListedRun], columns: Sequence[str]) -> tuple[str, RichTable]:
-    """Return what all runs have in common as a line, and the table of the rest.
+class RunsTable(NamedTuple):
+    """What all runs have in common, and the table of the rest."""
 
-    The description of each run is left out if the table would be wider than the console.
+    common: str
+    columns: list[str]
+    rows: list[list[str]]
+
+
+def runs_table(
+    runs: Sequence[ListedRun], columns: Sequence[str], optional: Sequence[str] = (), width: int = 0
+) -> RunsTable:
+    """Return the table of runs, with a column for each of some values.
+
+    Optional columns are added as far as all columns fit beside each other in the width.
     """
+    table = _runs_table(runs, columns)
+    for name in optional:
+        wider = _runs_table(runs, columns := [*columns, name])
+        if len(lay_out_table(wider.columns, wider.rows, width)) > 1:
+            break
+        table = wider
+    return table
+
+
+def headline_scores(runs: Sequence[ListedRun]) -> list[str]:
+    """Return the keys of a few stored scores: one protocol of each of some metrics."""
+    stored = dict.fromkeys(key for run in runs for key in run.first_scores)
+    found = ([key for key in stored if key.partition("/")[0] == name] for name in _HEADLINES)
+    return [keys[0] for keys in found if keys]
+
+
+def _runs_table(runs: Sequence[ListedRun], columns: Sequence[str]) -> RunsTable:
     parts = [run.parts for run in runs if run.parts]
-    places = range(1, 4) if len(runs) > 1 else ()  # the objective is always said
+    several = len(runs) > 1
+    places = range(1, 4) if several else ()  # the objective is always said
     shared = [place for place in places if len({each[place] for each in parts}) == 1]
-    common = "; ".join(filter(None, (parts[0][place] for place in shared))) if parts else ""
-    cells = [
+    facts = {
+        "status": [run.status for run in runs],
+        "steps": [_steps_text(run) for run in runs],
+    }
+    same = {name: each[0] for name, each in facts.items() if several and len({*each}) == 1}
+    common = [same.get("status", ""), f"{same['steps']} steps" if same.get("steps") else ""]
+    common += [parts[0][place] for place in shared] if parts else []
+    shown = {name: each for name, each in facts.items() if name not in same}
+    rows = [
         [
             run.name,
-            run.status,
-            _steps_text(run),
-            _what_text(run, shared),
+            *(each[place] for each in shown.values()),
             value_text(run.settings.get("seed")) if run.settings else "",
             *(_cell(run, name) for name in columns),
+            _what_text(run, shared),
         ]
-        for run in runs
+        for place, run in enumerate(runs)
     ]
-    head = ["run", "status", "steps", "what", "seed", *map(_heading, columns)]
-    widths = [
-        max(len(line) for cell in column for line in cell.split("\n"))
-        for column in zip(head, *cells, strict=True)
-    ]
-    widths[3] = min(widths[3], _WHAT)
-    shown = list(range(len(head)))
-    if sum(widths) + 2 * len(head) + _EDGE > out.width:
-        shown.remove(3)
-    table = plain_table(*(head[n] for n in shown))
-    for n, column in zip(shown, table.columns, strict=True):
-        column.min_width = max(len(row[n]) for row in cells) if n != 3 else _WHAT
-        column.no_wrap, column.overflow = n < 3, "fold"  # names fold; numbers are never shortened
-    for row in cells:
-        table.add_row(*(row[n] for n in shown))
-    return common, table
+    head = ["run", *shown, "seed", *map(_heading, columns), "what"]
+    return RunsTable("; ".join(filter(None, common)), head, rows)
+
+
+def _heading(name: str) -> str:
+    """Shorten a name where it stays clear.
+
+    >>> _heading("terms/rate"), _heading("terms/total_correlation"), _heading("objective.beta")
+    ('rate', 'terms/total_correlation', 'beta')
+    """
+    kind, _, term = name.partition("/")
+    if kind == "terms" and term in ALWAYS_SHOWN:
+        return term
+    return name if "/" in name else name.split(".")[-1]
 
 
 def _steps_text(run: ListedRun) -> str:
@@ -185,11 +225,6 @@ def _steps_text(run: ListedRun) -> str:
 def _what_text(run: ListedRun, shared: Sequence[int]) -> str:
     own = [part for place, part in enumerate(run.parts) if part and place not in shared]
     return "; ".join([*(["all latents off"] if run.collapsed else []), *own])
-
-
-def _heading(name: str) -> str:
-    """Break the name of a column where it folds well."""
-    return name.replace("/", "/\n").replace("_", "_\n") if "/" in name else name.split(".")[-1]
 
 
 def _cell(run: ListedRun, name: str) -> str:
@@ -211,7 +246,7 @@ def runs_json(runs: Sequence[ListedRun]) -> list[dict[str, Any]]:
             "collapsed": run.collapsed,
             "step": run.step,
             "settings": run.settings,
-            "terms": run.terms,
+            **{kind: run.of_kind(kind) for kind in ("terms", "metrics", "validation")},
             "scores": run.scores,
         }
         | ({"problem": run.problem} if run.problem else {})
@@ -220,18 +255,21 @@ def runs_json(runs: Sequence[ListedRun]) -> list[dict[str, Any]]:
 
 
 def runs_csv(runs: Sequence[ListedRun]) -> str:
-    """Return CSV text, a line for each run: facts, settings that differ, terms and scores."""
+    """Return CSV text, a line for each run.
+
+    It has facts, settings that differ, terms, values measured in training, and scores.
+    """
     settings = ["seed", *differing(run.settings for run in runs if run.settings)]
-    terms = dict.fromkeys(name for run in runs for name in run.terms)
+    final = dict.fromkeys(name for run in runs for name in run.final)
     scores = dict.fromkeys((split, key) for run in runs for split in run.scores
                            for key in run.scores[split])  # fmt: skip
     one_split = len({split for split, _ in scores}) < 2
-    head = [*_FACTS, *settings, *terms]
+    head = [*_FACTS, *settings, *final]
     head += [key if one_split else f"{key} on {split}" for split, key in scores]
     rows = []
     for run in runs:
         values = run.values
         own = [values.get(name, "") for name in (*_FACTS, *settings)]
-        own += [run.terms.get(name, "") for name in terms]
+        own += [run.final.get(name, "") for name in final]
         rows.append(own + [run.scores.get(split, {}).get(key, "") for split, key in scores])
     return csv_text(head, rows)

@@ -1,7 +1,5 @@
 """`unweave runs`, `unweave report` and `unweave cite`."""
 
-from __future__ import annotations
-
 from functools import partial
 from pathlib import Path
 from typing import Annotated
@@ -40,23 +38,28 @@ def runs_command(
         str,
         typer.Option(
             metavar="NAME",
-            help="Sort by a setting, term or score, such as rate; -mig puts the largest first (by "
-            "default the newest is last).",
+            help="Sort by a setting, term, measured value or score, such as rate; -mig puts the "
+            "largest first (by default the newest is last).",
         ),
     ] = "",
     columns: Annotated[
         str,
-        typer.Option(help="Columns to show: settings, terms of the log or stored scores."),
-    ] = "distortion,rate",
+        typer.Option(
+            help="Columns to show: settings, terms of the log, values measured in training or "
+            "stored scores (by default distortion, rate, and a few stored scores if they fit)."
+        ),
+    ] = "",
     json_output: Annotated[bool, typer.Option("--json", help="Print everything as JSON.")] = False,
     csv_output: Annotated[
-        bool, typer.Option("--csv", help="Print settings that differ, terms and scores as CSV.")
+        bool, typer.Option("--csv", help="Print settings that differ, terms and scores.")
     ] = False,
 ) -> None:
     """List the runs of a store: finished, running, stopped (resumable), failed or not started.
 
     Runs whose latent variables are all off (a rate of about 0 nats) are marked. Scores are those
-    on the split that a run was trained on.
+    on the split that a run was trained on. Terms, such as terms/total_correlation, are what the
+    objective estimates on batches; metrics, such as metrics/total_correlation, are what
+    `unweave train --measure` measured last.
 
     Examples:
 
@@ -69,8 +72,10 @@ def runs_command(
       unweave runs --csv > runs.csv
     """
     from unweave.cli.run_list import (
+        ALWAYS_SHOWN,
         filter_runs,
         find_names,
+        headline_scores,
         read_run,
         runs_csv,
         runs_json,
@@ -104,12 +109,12 @@ def runs_command(
         return
     found, runs = len(runs), runs[:_MOST] if sort else runs[-_MOST:]
     asked = [name.strip() for name in columns.split(",") if name.strip()]
-    terms = ("distortion", "rate")  # not every objective has them
-    shown = [full for n in asked for full in ([n] if n in terms else find_names(every, n))]
-    common, table = runs_table(runs, shown)
-    if common:
-        out.print(f"all: {common}")
-    out.print(table)
+    known = {name: [f"terms/{name}"] for name in ALWAYS_SHOWN}
+    shown = [full for n in asked or known for full in known.get(n) or find_names(every, n)]
+    table = runs_table(runs, shown, [] if asked else headline_scores(runs), out.width)
+    if table.common:
+        out.print(f"all: {table.common}")
+    out.print_table(table.columns, table.rows)
     if off := [run.name for run in runs if run.collapsed]:
         out.print(
             f"all latents are off in {len(off)} of {len(runs)} runs (their rate is about 0 nats): "
@@ -157,7 +162,10 @@ def report_command(
         assert model.folder is not None
         try:
             check_writable(model.folder)  # before anything is computed
+            name = f"run {model.run.digest}"
+            print_notes(err, [f"{name}: exporting its networks to the explorer"] * explorer)
             beside = write_explorer(model) if explorer else None
+            print_notes(err, [f"{name}: encoding and scoring data for the report"])
             place, link = model.folder / "report.html", beside.name if beside else ""
             write = partial(write_report, path=place, rows=rows, explorer=link)
             path, warned = capture_warnings(write, model)
@@ -169,7 +177,7 @@ def report_command(
                 raise
             reasons[model.folder] = os_error_text(error, store)
             continue
-        print_notes(err, [f"run {model.run.digest}, scores of its report: {w}" for w in warned])
+        print_notes(err, [f"{name}, scores of its report: {w}" for w in warned])
         print_notes(out, [str(each) for each in (path, beside) if each])
     if len(folders) == len(reasons) == 1:
         raise ValueError(next(iter(reasons.values())))

@@ -1,14 +1,12 @@
 """`unweave score`."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
 from unweave.cli.options import ScoringOptions, with_scoring_options
-from unweave.core.console import err
+from unweave.core.console import err, out
 from unweave.core.notes import print_warnings
 
 
@@ -63,7 +61,7 @@ def score_command(
     """
     from unweave.cli.score_output import print_scores
     from unweave.cli.scoring import score_table
-    from unweave.core.hints import naming, nearest_path
+    from unweave.core.hints import naming, not_a_file
     from unweave.metrics import Scores, Table
     from unweave.metrics.registry import find_metrics
 
@@ -72,7 +70,7 @@ def score_command(
     chosen = factors or labels
     for each in (path, chosen):
         if each is not None and not each.is_file():
-            raise ValueError(f"there is no file {each}: {nearest_path(each)}")
+            raise ValueError(f"expected a file at {each}, {not_a_file(each)}")
     form = options.format
     for name in options.names or ():
         find_metrics(name)  # reject unknown metrics, and those of models, before reading
@@ -81,8 +79,10 @@ def score_command(
     try:
         with naming(path, chosen):
             table = print_warnings(err, lambda: Table.load(path, chosen, **keys))
-            score_table(table, options, scores)
+            skipped = score_table(table, options, scores)
     except KeyboardInterrupt:
         print_scores({"": scores}, form)
         raise
     print_scores({"": scores}, form)
+    for line in skipped:
+        (out if form == "table" else err).print(line)

@@ -1,15 +1,12 @@
 """Print scores as a table, JSON or CSV."""
 
-from __future__ import annotations
-
 import statistics
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
+from typing import NamedTuple
 
-from rich.table import Table as RichTable
-
-from unweave.core.console import out, plain_table
+from unweave.core.console import out
 from unweave.core.text import csv_text, json_text
 from unweave.data.splits import split_of
 from unweave.evaluation.comparison_text import udr_text
@@ -27,7 +24,7 @@ _MOST_COLUMNS = 4  # the table of more runs has summary statistics instead of a 
 def print_scores(scores: Mapping[str, Scores], format: str) -> None:
     """Print scores by run; a table without a run has the label ""."""
     if format == "table":
-        out.print(scores_table(scores))
+        _print_table(scores)
     else:
         out.write(scores_text(scores, format))
 
@@ -42,7 +39,22 @@ def scores_text(scores: Mapping[str, Scores], format: str) -> str:
     return csv_text(("run", *CSV_COLUMNS), rows) if only is None else only.to_csv()
 
 
-def scores_table(scores: Mapping[str, Scores]) -> RichTable:
+class ScoresTable(NamedTuple):
+    """A table of scores, and the notes below it."""
+
+    columns: list[str]
+    rows: list[list[str]]
+    notes: list[str]
+
+
+def _print_table(scores: Mapping[str, Scores]) -> None:
+    table = scores_table(scores)
+    out.print_table(table.columns, table.rows)
+    for note in table.notes:
+        out.print(note)
+
+
+def scores_table(scores: Mapping[str, Scores]) -> ScoresTable:
     """Return a table with a row per metric.
 
     One run has columns for everything that was computed; up to four runs have a column each; more
@@ -51,28 +63,28 @@ def scores_table(scores: Mapping[str, Scores]) -> RichTable:
     """
     if len(scores) == 1:
         (only,) = scores.values()
-        table = plain_table(*only.columns())
-        for row in only.rows():
-            table.add_row(*row)
-        return table
+        return ScoresTable(only.columns(), only.rows(), only.notes())
     rows: dict[str, dict[str, float]] = {}  # value by row label and run
     for run, each in scores.items():
         for key, score in each.items():
             for name, value in {"": score.value, **score.components, **score.extras}.items():
                 rows.setdefault(f"{key} {name}".rstrip(), {})[run] = value
     few = len(scores) <= _MOST_COLUMNS
-    table = plain_table("metric", *(scores if few else ("runs", "mean", "std", "min", "max")))
-    for column in table.columns[1:]:
-        column.min_width = 6  # numbers are never shortened; names fold instead
-    table.columns[0].no_wrap, table.columns[0].overflow = False, "fold"
+    cells: list[list[str]] = []
     for label, by_run in rows.items():
         if few:
-            table.add_row(label, *(f"{by_run[run]:.3f}" if run in by_run else "" for run in scores))
+            own = [f"{by_run[run]:.3f}" if run in by_run else "" for run in scores]
         else:
             values = list(by_run.values())
             summary = statistics.fmean(values), statistics.pstdev(values), min(values), max(values)
-            table.add_row(label, str(len(values)), *(f"{number:.3f}" for number in summary))
-    return table
+            own = [str(len(values)), *(f"{number:.3f}" for number in summary)]
+        cells.append([label, *own])
+    columns = ["metric", *(scores if few else ("runs", "mean", "std", "min", "max"))]
+    marked = Counter(key for own in scores.values() for key, s in own.items() if s.no_evidence)
+    if not marked:
+        return ScoresTable(columns, cells, [])
+    where = ", ".join(f"{key} in {n} of {len(scores)} runs" for key, n in marked.items())
+    return ScoresTable(columns, cells, [f"no evidence (--json says why): {where}"])
 
 
 def print_run_scores(
@@ -100,12 +112,12 @@ def print_run_scores(
         if any(rest.values()) and len(groups) > 1 and len(runs) > _MOST_COLUMNS:
             for title, numbers in groups.items():
                 out.print(f"\n{title}:", soft_wrap=True)
-                out.print(scores_table({runs[n]: rest[runs[n]] for n in numbers}))
+                _print_table({runs[n]: rest[runs[n]] for n in numbers})
         elif any(rest.values()):
             for title, numbers in groups.items() if len(groups) > 1 else ():
                 of = ", ".join(runs[n] for n in numbers)
                 out.print(f"{of}: {title}", soft_wrap=True)
-            out.print(scores_table(rest))
+            _print_table(rest)
         for line in _udr_lines(chosen, list(by_run.values()), groups):
             out.print(line)
         if len(groups) > 1:

@@ -1,8 +1,6 @@
 """Score stored runs or a table of codes, showing progress and printing warnings as notes."""
 
-from __future__ import annotations
-
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -39,6 +37,7 @@ class Scored(NamedTuple):
     scores: dict[str, Scores]
     failures: dict[str, str]
     disk_errors: list[OSError]  # by which scores are not stored; raise one after printing them
+    left_out: dict[str, dict[str, str]]  # metrics that were named but do not apply, and why
 
 
 def score_runs(
@@ -64,7 +63,7 @@ def score_runs(
         try_to_score, partial(evaluate, seed=options.seed, **options.keywords), of_tables
     )
     facts = [score_facts(m, rows, codes, options.seed, options.continuous) for m in models]
-    scored, encoded = Scored({}, {}, []), dict[int, Table]()
+    scored, encoded = Scored({}, {}, [], {}), dict[int, Table]()
     totals = {"encoded": sum(each.rows for each in facts)} if on is None else {}
     totals |= {"measured": len(models)}
     printed: set[str] = set()
@@ -90,6 +89,8 @@ def score_runs(
                     given = models[number], table, facts[number], result.scores
                     stored = _store(*given, scored.disk_errors)
             skipped = omitted(table) if table is not None and names is None else []
+            if table is not None and names is not None:
+                scored.left_out[labels[number]] = left_out(table, names)
             notes = [*map(str, result.warned), *skipped, *stored]
             print_notes(err, (note for note in notes if note not in printed))
             printed.update(notes)
@@ -158,8 +159,11 @@ def _store(
     return [str(warning) for warning in warned]
 
 
-def score_table(table: Table, options: ScoringOptions, scores: Scores) -> None:
-    """Add the scores of a table to `scores` one by one, so an interruption keeps those done."""
+def score_table(table: Table, options: ScoringOptions, scores: Scores) -> list[str]:
+    """Add the scores of a table to `scores` one by one, so an interruption keeps those done.
+
+    Return which of the metrics that were named are left out.
+    """
     if (continuous := options.keywords["continuous"]) is not None:
         table = replace(table, continuous=continuous)
     names = options.names
@@ -181,6 +185,21 @@ def score_table(table: Table, options: ScoringOptions, scores: Scores) -> None:
         _, warned = capture_warnings(score, table)
     print_notes(err, (text for text in map(str, warned) if text not in notes))
     print_notes(err, omitted(table) if names is None else [])
+    return [] if names is None else left_out_lines({"": left_out(table, names)})
+
+
+def left_out_lines(by_run: Mapping[str, Mapping[str, str]]) -> list[str]:
+    """Say which metrics that were named do not apply to which runs; a table has the label "".
+
+    >>> left_out_lines({"a": {"mig/chen2018": "it needs scales"}, "b": {}})
+    ['mig/chen2018 is left out: it needs scales (a)']
+    """
+    lines: dict[str, list[str]] = {}
+    for run, reasons in by_run.items():
+        for key, reason in reasons.items():
+            lines.setdefault(f"{key} is left out: {reason}", []).append(run)
+    return [f"{line} ({', '.join(runs)})" if any(runs) and len(by_run) > 1 else line
+            for line, runs in lines.items()]  # fmt: skip
 
 
 def omitted(table: Table) -> list[str]:
@@ -205,7 +224,9 @@ def find_runs(names: Iterable[str], store: Path) -> list[Path]:
     Files and folders that are not runs, as in `runs/*`, are skipped with a note; a name that is
     neither a run nor a path is an error.
     """
-    skipped = [name for name in names if Path(name).exists() and not _is_run(Path(name))]
+    skipped = [
+        name for name in names if Path(name).exists() and not (Path(name) / "run.json").exists()
+    ]
     wanted = [name for name in names if name not in skipped]
     if skipped and not wanted:
         refuse_model_file(skipped[0])
@@ -215,7 +236,3 @@ def find_runs(names: Iterable[str], store: Path) -> list[Path]:
         )
     print_notes(err, (f"skipped {name}: it is not a run" for name in skipped))
     return Store(store).find_all(wanted)
-
-
-def _is_run(path: Path) -> bool:
-    return (path / "run.json").exists()

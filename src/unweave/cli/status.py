@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from unweave.cli.options import OverwriteOption, StoreOption
-from unweave.core.console import err, out, plain_table
+from unweave.core.console import err, out
 
 if TYPE_CHECKING:
     from markupsafe import Markup
@@ -68,14 +68,14 @@ def status_command(
         _print_log(name, store)
         return
     check_output(html, "--html", overwrite, (".html", ".htm"))
-    told = False
+    announced = False
     while True:
         status = read_status(store)
         if html is not None:
             _write_page(html, status, store)
-            if not told:
+            if not announced:
                 err.print(f"wrote {html}")
-                told = True
+                announced = True
         elif json_output:
             out.write(json.dumps(status.to_json(), indent=2) + "\n")
         else:
@@ -94,10 +94,7 @@ def _print(status: StoreStatus, store: Path) -> None:
     for line in status_lines(status):
         out.print(line, soft_wrap=True)
     for columns, rows in _tables(status):
-        table = plain_table(*columns)
-        for row in rows[:_MOST]:
-            table.add_row(*row)
-        out.print(table)
+        out.print_table(columns, rows[:_MOST])
         if len(rows) > _MOST:
             out.print(f"{_MOST} of {len(rows)} are shown; --json prints all")
 

@@ -22,11 +22,11 @@ from unweave.cli.options import (
     StoreOption,
 )
 from unweave.core import files, torchrun
-from unweave.core.console import err, out, plain_table
+from unweave.core.console import err, out
 from unweave.core.hints import count_noun
 from unweave.core.notes import print_warnings
 from unweave.core.parallel import usable_cores
-from unweave.core.parts import own_parts
+from unweave.core.parts import own_modules, unannounced
 
 if TYPE_CHECKING:
     from unweave.training import Outcome
@@ -174,6 +174,7 @@ def print_outcomes(outcomes: list[Outcome], store: Store) -> None:
     An objective that all runs share is left out, so that the table fits 80 columns.
     """
     from unweave.evaluation.overfitting import overfit_warning
+    from unweave.evaluation.unfinished import unfinished_note
     from unweave.evaluation.validation import final_loss
     from unweave.training.configuration import objective_text
     from unweave.training.final_terms import final_terms
@@ -184,29 +185,32 @@ def print_outcomes(outcomes: list[Outcome], store: Store) -> None:
     held_out = ["held-out", "R^2"] if validated else []
     objectives = {objective_text(outcome.run) for outcome in outcomes}
     what = ["objective"] if len(objectives) > 1 else []
-    table = plain_table("folder", *what, "seed", "distortion", "rate", *held_out)
+    rows = []
     for outcome, loss in zip(outcomes, losses, strict=True):
         run, folder = outcome.run, store.folder(outcome.run)
         if outcome.failure:
             err.print(failure_text(run, outcome.failure), style="red", soft_wrap=True)
         else:
             objective = [objective_text(run)] if what else []
-            shown = [f"{loss.distortion:.2f}", f"{loss.r2:.2f}"] if loss else []
+            shown = [f"{loss.total:.2f}", f"{loss.r2:.2f}"] if loss else [""] * len(held_out)
             end = final_terms(outcome.log)
             terms = [f"{end[name]:.2f}" if name in end else "" for name in ("distortion", "rate")]
-            table.add_row(str(folder.path), *objective, str(run.seed), *terms, *shown)
-    if table.row_count:
-        out.print(table)
+            rows.append([str(folder.path), *objective, str(run.seed), *terms, *shown])
+    if rows:
+        out.print_table(["folder", *what, "seed", "distortion", "rate", *held_out], rows)
     if validated:
         out.print(
-            "held-out: distortion of the validation split; R^2: share of its variance explained",
+            "held-out: loss, distortion plus rate, of the validation split; R^2: share of its "
+            "variance explained",
         )
     if overfits := overfit_warning(outcomes):
         err.print(overfits, style="bold yellow", soft_wrap=True)
+    if early := unfinished_note(outcomes, stored=True):
+        err.print(f"NOTE: {early}", style="yellow", soft_wrap=True)
     trained = [outcome for outcome in outcomes if not outcome.failure]
     if trained:
         best, why = best_outcome(trained)
-        modules = sorted({name.partition(":")[0] for name in own_parts(best.run)})
+        modules = unannounced(own_modules([best.run]))
         imports = "".join(f"--import {module} " for module in modules)
         place = files.disk.name(store.root)
         commands = [f"report {best.run.digest} --store {place}{why}"]
@@ -230,11 +234,11 @@ def best_outcome(trained: Sequence[Outcome]) -> tuple[Outcome, str]:
     if len(trained) == 1:
         return trained[0], ""
     alike = len({(digest(o.run.data), digest(o.run.likelihood)) for o in trained}) == 1
-    losses = [(loss.distortion + loss.rate, n) for n, o in enumerate(trained)
+    losses = [(loss.total, n) for n, o in enumerate(trained)
               if alike and (loss := final_loss(o.measures))]  # fmt: skip
     if not losses:
         return trained[0], f"  (one of {len(trained)} runs)"
-    return trained[min(losses)[1]], f"  (the best held-out loss of {len(trained)} runs)"
+    return trained[min(losses)[1]], f"  (the lowest held-out loss of {len(trained)} runs)"
 
 
 def use_threads(threads: int = 0) -> None:

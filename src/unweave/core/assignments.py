@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any, TypeVar, get_args, get_origin
 
 from unweave.core.hints import nearest
-from unweave.core.parts import announced, import_part, register
+from unweave.core.parts import ImportedByName, announced, import_part, register
 from unweave.core.spec import (
     annotations_of,
     child_annotation,
@@ -121,6 +121,8 @@ def _assigned(name: str, items: list[Any], member: type, path: list[str], value:
 
 def _chosen(name: str, annotation: Any, value: Any) -> Any:
     """A value as it stands in the JSON form: the name of a union's member means that member."""
+    if isinstance(annotation, type) and issubclass(annotation, ImportedByName):
+        return annotation.import_named(str(value))
     union = members(annotation)
     if not union or not isinstance(value, str):
         return value

@@ -343,10 +343,15 @@ def make_folder(path: Path) -> None:
     """Create a folder and its parents where they do not exist, durably."""
     missing = [parent for parent in path.parents if not parent.exists()]
     for each in (*reversed(missing), path):
-        with _naming(each):
-            disk.mkdir(each)
+        create_folder(each)
         # Also if it exists: the process that created it may have been killed before this.
         _sync_folder(each.parent)
+
+
+def create_folder(path: Path) -> None:
+    """Create a folder in one that exists, if it does not exist, not durably."""
+    with _naming(path):
+        disk.mkdir(path)
 
 
 def delete_empty_folder(path: Path) -> None:

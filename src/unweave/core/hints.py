@@ -12,30 +12,58 @@ _MOST_LISTED = 60  # valid names that are listed; of more, only the nearest
 _FEW = 5
 
 
+def suggestion(name: object, valid: Iterable[str]) -> str:
+    """Return "did you mean ...? " for the valid name nearest to a wrong one; "" if none is near.
+
+    >>> suggestion("training", ["all", "train"]), suggestion("x", ["all", "train"])
+    ("did you mean 'train'? ", '')
+    """
+    close = _close(name, list(valid), 1)
+    return f"did you mean {close[0]!r}? " if close else ""
+
+
+def check_choice(name: str, value: object, valid: Iterable[str]) -> None:
+    """Raise unless an option, such as a protocol, has one of the valid values.
+
+    >>> check_choice("codes", "men", ["mean", "prior-cdf"])
+    Traceback (most recent call last):
+    ValueError: codes: 'men' is not known: did you mean 'mean'? The choices are mean, prior-cdf.
+    """
+    if value not in (choices := list(valid)):
+        raise ValueError(f"{name}: {value!r} is not known: {nearest(value, choices)}")
+
+
+def _close(name: object, choices: list[str], count: int) -> list[str]:
+    """Return the valid names near to a wrong one, the nearest first; case does not matter."""
+    as_given = {choice.lower(): choice for choice in choices}
+    lowered = difflib.get_close_matches(str(name).lower(), as_given, n=count, cutoff=0.5)
+    return [as_given[each] for each in lowered]
+
+
 def nearest(name: object, valid: Iterable[str], most_listed: int = _MOST_LISTED) -> str:
     """Return a hint that lists the valid names, and asks for the nearest one if it is near.
 
     Upper and lower case are the same. Of many names, only the few nearest are listed.
 
-    >>> nearest("fp2", ["bf16", "fp32"]), nearest("MIG", ["dci", "mig"])
-    ("did you mean 'fp32'? Valid here: bf16, fp32.", "did you mean 'mig'? Valid here: dci, mig.")
+    >>> nearest("fp2", ["bf16", "fp32"]), nearest("x", ["dci", "mig"])
+    ("did you mean 'fp32'? The choices are bf16, fp32.", 'the choices are dci, mig.')
+    >>> nearest("MIG", ["dci", "mig"])
+    "did you mean 'mig'? The choices are dci, mig."
     >>> nearest("gene7x", [f"gene{number}" for number in range(20_000)])
-    "did you mean 'gene7'? Near it: gene97, gene87, gene79, gene78; 20,000 names are valid here."
+    "did you mean 'gene7'? Near it: gene97, gene87, gene79, gene78; there are 20,000 choices."
     """
     choices = list(valid)
     many = len(choices) > most_listed
     if not many:
         choices.sort()
-    as_given = {choice.lower(): choice for choice in choices}
-    count = _FEW if many else 1
-    lowered = difflib.get_close_matches(str(name).lower(), as_given, n=count, cutoff=0.5)
-    close = [as_given[each] for each in lowered]
+    close = _close(name, choices, _FEW if many else 1)
     hint = f"did you mean {close[0]!r}? " if close else ""
     if not many:
-        return f"{hint}Valid here: {', '.join(choices)}."
+        return f"{hint}{'The' if hint else 'the'} choices are {', '.join(choices)}."
     near = f"Near it: {', '.join(close[1:])}; " if close[1:] else ""
     first = "" if close else f", such as {choices[0]}"
-    return f"{hint}{near}{len(choices):,} names are valid here{first}."
+    there = "There" if hint and not near else "there"
+    return f"{hint}{near}{there} are {len(choices):,} choices{first}."
 
 
 def near_paths(path: str | Path) -> list[str]:
@@ -55,6 +83,17 @@ def nearest_path(path: str | Path) -> str:
     """Return a hint for a missing path: the nearest existing one."""
     close = near_paths(path)
     return f"did you mean {close[0]!r}?" if close else "check the path."
+
+
+def not_a_file(path: Path) -> str:
+    """Say what is at a path where a file was expected, with a hint if nothing is.
+
+    >>> not_a_file(Path())
+    'got a folder, a pipe or a device'
+    """
+    if path.exists():
+        return "got a folder, a pipe or a device"
+    return f"got nothing there: {nearest_path(path)}"
 
 
 @contextmanager

@@ -42,10 +42,49 @@ def welch_interval(ours: Sequence[float], theirs: Sequence[float], level: float 
     difference = float(np.mean(ours) - np.mean(theirs))
     if min(len(ours), len(theirs)) < 2:
         return Estimate(difference, None, None)
+    return _interval(difference, *_welch(ours, theirs), level)
+
+
+def welch_p(ours: Sequence[float], theirs: Sequence[float]) -> float | None:
+    """Return the two-sided p-value of Welch's test that two means are equal.
+
+    It is None if one of them has a single value, or if neither varies: such values do not say how
+    large their error is.
+
+    >>> welch_p([1.0, 2.0, 3.0], [2.0, 3.0, 4.0]), welch_p([1.0, 1.0], [0.0, 0.0])
+    (0.2878..., None)
+    """
+    from scipy.stats import t
+
+    if min(len(ours), len(theirs)) < 2:
+        return None
+    variance, freedom = _welch(ours, theirs)
+    if variance == 0:
+        return None
+    return float(2 * t.sf(abs(np.mean(ours) - np.mean(theirs)) / math.sqrt(variance), freedom))
+
+
+def holm(p_values: Sequence[float]) -> list[float]:
+    """Correct p-values of several tests by Holm's method, which needs no assumptions.
+
+    Rejecting the tests whose corrected value is below a level rejects a true hypothesis at all with
+    at most this probability.
+
+    >>> holm([0.01, 0.04, 0.03])
+    [0.03, 0.06, 0.06]
+    """
+    corrected, least = [0.0] * len(p_values), 0.0
+    for rank, place in enumerate(sorted(range(len(p_values)), key=p_values.__getitem__)):
+        least = max(least, min(1.0, (len(p_values) - rank) * p_values[place]))
+        corrected[place] = least
+    return corrected
+
+
+def _welch(ours: Sequence[float], theirs: Sequence[float]) -> tuple[float, float]:
+    """Return the variance of a difference of means, and Welch's degrees of freedom."""
     errors = [float(np.var(each, ddof=1)) / len(each) for each in (ours, theirs)]
     weights = [e**2 / (len(v) - 1) for e, v in zip(errors, (ours, theirs), strict=True)]
-    freedom = sum(errors) ** 2 / sum(weights) if sum(weights) else 1.0
-    return _interval(difference, sum(errors), freedom, level)
+    return sum(errors), sum(errors) ** 2 / sum(weights) if sum(weights) else 1.0
 
 
 def _interval(value: float, variance: float, freedom: float, level: float) -> Estimate:

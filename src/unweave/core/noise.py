@@ -44,6 +44,7 @@ preview      0        0        observations shown in a preview of a dataset
 report       0        0        observations shown in a report
 explorer     given    0        the order of observations in the explorer, and samples of the prior
 quantiles    0        0        samples of priors without a cdf
+traversal    0        0        samples that give the range of a traversal without a finite variance
 export       0        0        inputs with which an exported network is checked
 
 Studies of papers have paths of their own. Distributions draw from streams named after them, such as
@@ -134,11 +135,7 @@ def _map(
     return operator(*torch.broadcast_tensors(seed, step), *arguments[2:]), 0
 
 
-def _empty_words(seed: Tensor, step: Tensor, stream: int, blocks: int) -> Tensor:
-    return seed.new_empty((*seed.shape, 4, blocks))
-
-
-@_define("unweave::random_words", _empty_words)
+@_define("unweave::random_words", lambda seed, step, stream, n: seed.new_empty((*seed.shape, 4, n)))
 def _random_words(seed: Tensor, step: Tensor, stream: int, blocks: int) -> Tensor:
     """Draw words (*S, 4, blocks) for seeds and steps of a common shape S, for all lanes at once."""
     if seed.device.type == "cuda" and kernels.available():
@@ -148,11 +145,10 @@ def _random_words(seed: Tensor, step: Tensor, stream: int, blocks: int) -> Tenso
     return philox_words(seed, step, stream, blocks)
 
 
-def _empty_normal(seed: Tensor, step: Tensor, stream: int, count: int) -> Tensor:
-    return seed.new_empty((*seed.shape, count), dtype=torch.float32)
-
-
-@_define("unweave::random_normal", _empty_normal)
+@_define(
+    "unweave::random_normal",
+    lambda seed, step, stream, n: seed.new_empty((*seed.shape, n), dtype=torch.float32),
+)
 def _random_normal(seed: Tensor, step: Tensor, stream: int, count: int) -> Tensor:
     """Draw normal numbers (*S, count) in float32 for seeds and steps of a common shape S."""
     if seed.device.type == "cuda" and kernels.available():

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import logging
 import warnings
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 from typing import TypeVar
 
 from unweave.core.console import PlainConsole
@@ -23,6 +25,20 @@ def capture_warnings(function: Callable[..., R], *arguments: object) -> tuple[R,
         result = function(*arguments)
     by_text = {str(each.message): each.message for each in caught}
     return result, [w if isinstance(w, Warning) else UserWarning(w) for w in by_text.values()]
+
+
+@contextmanager
+def quietly(package: str) -> Iterator[None]:
+    """Inside, there are no warnings, and a package logs only errors."""
+    logger = logging.getLogger(package)
+    level = logger.level
+    logger.setLevel(logging.ERROR)
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            yield
+    finally:
+        logger.setLevel(level)
 
 
 def print_warnings(console: PlainConsole, function: Callable[..., R], *arguments: object) -> R:

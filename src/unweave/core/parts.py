@@ -16,10 +16,12 @@ import dataclasses
 import hashlib
 import importlib
 import inspect
+import itertools
 import os
 import sys
 import warnings
-from collections.abc import Callable, Iterator
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterable, Iterator
 from importlib.metadata import EntryPoint, entry_points
 from pathlib import Path
 from types import CodeType, FunctionType, ModuleType, UnionType
@@ -31,6 +33,7 @@ from pydantic_core import CoreSchema, core_schema
 
 GROUP = "unweave"  # of entry points
 HASH = "source-hash"  # where the JSON form of an own part has it; no field can have this name
+UNNAMED = "MODULE:FUNCTION"  # on the command line, for what cannot be imported by a name
 
 _PACKAGE = __name__.partition(".")[0]
 _LIBRARY = Path(os.__file__).parent  # the standard library
@@ -45,6 +48,20 @@ class OwnPartWarning(UserWarning):
 
 class MissingPart(ValueError):
     """A part of a stored run is defined in a module that is not imported."""
+
+
+class ImportedByName(ABC):
+    """A field whose value on the command line is the name of something to import."""
+
+    @classmethod
+    @abstractmethod
+    def import_named(cls, name: str) -> str:
+        """Import what a user names, "module:name", and return the JSON form of the field."""
+
+    @property
+    @abstractmethod
+    def argument(self) -> str:
+        """The name to give on the command line, or `UNNAMED`."""
 
 
 # ---- names
@@ -318,6 +335,23 @@ def parts_of(spec: Any) -> Iterator[Any]:
 def own_parts(spec: Any) -> list[str]:
     """Return the names of the own parts in a spec."""
     return [part_name(type(part)) for part in parts_of(spec) if is_own(type(part))]
+
+
+def own_modules(specs: Iterable[Any]) -> list[str]:
+    """Return the modules to import before specs can be read from JSON and used, sorted."""
+    names: set[str] = set()
+    for part in itertools.chain.from_iterable(map(parts_of, specs)):
+        if is_own(type(part)):
+            names.add(part_name(type(part)))
+        values = vars(part).values()
+        names |= {each.argument for each in values if isinstance(each, ImportedByName)}
+    return sorted({name.partition(":")[0] for name in names - {UNNAMED}})
+
+
+def unannounced(modules: Iterable[str]) -> list[str]:
+    """Return the modules that no installed package announces, so that a user must import them."""
+    packages = {entry.module.partition(".")[0] for entry in announced().values()}
+    return [module for module in modules if module.partition(".")[0] not in packages]
 
 
 def from_content(cls: type, content: dict[str, Any]) -> Any:

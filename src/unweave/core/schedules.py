@@ -28,6 +28,11 @@ class Schedule(ABC):
     def __str__(self) -> str:
         """Describe the change in a few words."""
 
+    @property
+    def last_change(self) -> int | None:
+        """The step after which the weight is constant; None if it never is."""
+        return None
+
 
 @spec
 class Linear(Schedule):
@@ -50,6 +55,11 @@ class Linear(Schedule):
     def __call__(self, step: int) -> float:
         """Return the weight at a step."""
         return self.start + (self.stop - self.start) * min(1.0, step / self.steps)
+
+    @property
+    def last_change(self) -> int:
+        """The step after which the weight is `stop`."""
+        return self.steps
 
     def __str__(self) -> str:
         return f"from {self.start:g} to {self.stop:g} over {count_noun(self.steps, 'step')}"

@@ -57,6 +57,21 @@ Size = Annotated[int, Field(gt=0, le=1_000_000)]  # of what is in memory: units,
 _NAME = re.compile(r"[a-zA-Z_]\w*|\d+").fullmatch
 _SPAN = re.compile(r"(\d+) ?(?:-|:|\.\.\.|to) ?(\d+)").fullmatch  # how a range is often written
 _SHOWN = 4  # kinds that a hint lists
+_CHOICE = re.compile(r"'([^']*)'|(-?\d+)")  # of the values that a field may have
+# What a field takes, by the kind of pydantic's error.
+_EXPECTED = {
+    "bool_parsing": "true or false",
+    "finite_number": "a finite number",
+    "float_parsing": "a number",
+    "float_type": "a number",
+    "greater_than": "more than {gt}",
+    "greater_than_equal": "at least {ge}",
+    "int_from_float": "an integer",
+    "int_parsing": "an integer",
+    "int_type": "an integer",
+    "less_than": "less than {lt}",
+    "less_than_equal": "at most {le}",
+}
 
 # Part of every digest. Raise it when a default value changes, or when a field or kind is renamed:
 # stored runs are then trained anew instead of being taken for something they are not. If only one
@@ -355,9 +370,20 @@ def _explain_one(problem: Any, cls: type) -> str:
         valid = re.findall(r"'([^']+)'", problem["ctx"]["expected_tags"])
         name = problem["ctx"]["tag"]
         return f"{where}: {name!r} is not known: {nearest(name, valid)}"
+    if kind == "literal_error" and isinstance(given, str):
+        valid = [text or number for text, number in _CHOICE.findall(problem["ctx"]["expected"])]
+        return f"{where}: {given!r} is not known: {nearest(given, valid)}"
     if kind in ("unexpected_keyword_argument", "extra_forbidden") and owner is not None:
         name = str(problem["loc"][-1])
+        if not _NAME(name):  # which is no part of a path
+            where = ".".join(filter(None, (where, repr(name))))
         return f"{where}: not a field of {owner.__name__}: {other_place(name, owner, {})}"
+    if kind in _EXPECTED:
+        bounds = {
+            name: f"{bound:g}" if isinstance(bound, float) else bound
+            for name, bound in problem.get("ctx", {}).items()
+        }
+        return f"{where}: expected {_EXPECTED[kind].format(**bounds)}, got {given!r}"
     if kind == "tuple_type":
         return f"{where}: expected a list, in JSON as [...], got {given!r}"
     if not problem["loc"] and kind == "dataclass_type":

@@ -23,13 +23,25 @@ def columns(x: Tensor, indices: Sequence[int]) -> Tensor:
 
 
 def floating(x: Numbers) -> Tensor:
-    """Convert numbers to a floating-point tensor; integers become torch's default type.
+    """Convert numbers to a floating-point tensor.
 
-    >>> floating([1, 2]).dtype
-    torch.float32
+    Tensors and arrays keep their type, Python's floats are of 64 bits, and integers become torch's
+    default type.
+
+    >>> floating([1, 2]).dtype, floating([0.1, 0.2]).dtype
+    (torch.float32, torch.float64)
     """
     try:
         tensor = torch.as_tensor(x)
+        if tensor.is_floating_point() and _of_python(x):
+            tensor = torch.as_tensor(x, dtype=torch.float64)
     except (TypeError, ValueError, RuntimeError):
         raise ValueError(f"expected numbers, as a tensor, an array or a list, got {x!r}") from None
     return tensor if tensor.is_floating_point() else tensor.to(torch.get_default_dtype())
+
+
+def _of_python(x: Numbers) -> bool:
+    """Whether numbers are Python's own, in lists to any depth."""
+    if isinstance(x, (list, tuple)):
+        return all(map(_of_python, x))
+    return isinstance(x, (int, float)) and not hasattr(x, "dtype")

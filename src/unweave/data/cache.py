@@ -26,14 +26,12 @@ def data_folder() -> Path:
     return Path(os.environ.get("UNWEAVE_DATA") or Path.home() / ".cache" / "unweave").absolute()
 
 
-def cached_file(
-    folder: Path, key: Sequence[object], write: Callable[[BinaryIO], object], suffix: str = ".npy"
-) -> Path:
-    """Return the file for a key, calling `write` to create it if it does not exist yet.
+def cached_file(folder: Path, key: Sequence[object], write: Callable[[BinaryIO], object]) -> Path:
+    """Return the .npy file for a key, calling `write` to create it if it does not exist yet.
 
     A file that has changed since is written again.
     """
-    path = folder / f"{_name(key)}{suffix}"
+    path = folder / f"{_name(key)}.npy"
     if _is_intact(path):
         return path
     try:

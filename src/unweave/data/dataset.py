@@ -283,6 +283,11 @@ class Dataset(ABC):
         return self.schema.size
 
     @property
+    def distinct(self) -> int:
+        """Number of distinct observations, as far as copies are known."""
+        return self.size
+
+    @property
     def shape(self) -> tuple[int, ...]:
         """Shape of one observation: (C, H, W) for images, (D,) for vectors."""
         return self.schema.shape
@@ -338,9 +343,24 @@ class DataSpec(Protocol):
         """Load the data onto a device."""
 
 
+class DatasetWithCodes(Dataset):
+    """A dataset whose factors are in memory."""
+
+    codes: Tensor  # (N, K) int64; K = 0 if the factors are unknown
+
+    @cached_property
+    def labels_fingerprint(self) -> str:
+        """A checksum of the factors of all observations, their names and labels."""
+        named = zlib.crc32(repr((self.schema.factor_names, self.schema.factor_labels)).encode())
+        return f"{zlib.crc32(np.ascontiguousarray(self.codes.cpu().numpy()).data, named):08x}"
+
+    def factors(self, index: Tensor) -> Tensor:
+        return self.codes[self.check(index)]
+
+
 @final
 @dataclass(frozen=True, eq=False)
-class ArrayDataset(Dataset):
+class ArrayDataset(DatasetWithCodes):
     """A dataset in memory: images(i) = unit * data[i].
 
     Bytes stay bytes until a batch is requested.
@@ -348,21 +368,22 @@ class ArrayDataset(Dataset):
 
     schema: Schema
     data: Tensor = field(repr=False)  # (N, *shape): uint8, bool or float32
-    codes: Tensor = field(repr=False)  # (N, K) int64; K = 0 if the factors are unknown
+    codes: Tensor = field(repr=False)
     unit: float = 1.0
     device: torch.device = CPU
     row_names: Sequence[str] = field(default=(), repr=False)
     checksum: str = ""  # of the observations before they were scaled; "": of `data`
+    # (N,) number of the first equal observation; None if all differ, or copies are not known
+    first: NDArray[np.int64] | None = field(default=None, repr=False)
+
+    @property
+    def distinct(self) -> int:
+        return self.size if self.first is None else len(np.unique(self.first))
 
     @cached_property
     def fingerprint(self) -> str:
         """A checksum of all observations."""
         return self.checksum or f"{zlib.crc32(self.data.reshape(-1).cpu().numpy().data):08x}"
-
-    @cached_property
-    def labels_fingerprint(self) -> str:
-        """A checksum of the factors of all observations, their names and labels."""
-        return labels_checksum(self.schema, self.codes)
 
     def to(self, device: torch.device) -> ArrayDataset:
         """Copy the dataset to another device."""
@@ -372,12 +393,3 @@ class ArrayDataset(Dataset):
     def images(self, index: Tensor) -> Tensor:
         # A product, not a quotient: division by a constant rounds differently on CPU and CUDA.
         return self.data[self.check(index)].to(torch.float32) * self.unit
-
-    def factors(self, index: Tensor) -> Tensor:
-        return self.codes[self.check(index)]
-
-
-def labels_checksum(schema: Schema, codes: Tensor) -> str:
-    """Return a checksum of classes (N, K), and of the names and labels of the factors."""
-    named = zlib.crc32(repr((schema.factor_names, schema.factor_labels)).encode())
-    return f"{zlib.crc32(np.ascontiguousarray(codes.cpu().numpy()).data, named):08x}"

@@ -94,17 +94,21 @@ def with_features(dataset: Dataset, path: Path) -> DatasetWithFeatures:
         factor_labels=(*dataset.factor_labels, *table.labels),
         continuous=(*dataset.schema.continuous, *table.continuous),
     )
-    return DatasetWithFeatures(schema, dataset, table.codes)
+    return DatasetWithFeatures(schema, dataset.device, dataset, table.codes)
 
 
 @final
 @dataclass(frozen=True, eq=False)
-class DatasetWithFeatures:
+class DatasetWithFeatures(Dataset):
     """A dataset with learned features beside its factors, as selections see it."""
 
     schema: Schema
+    device: torch.device
     source: Dataset
     codes: Tensor = field(repr=False)  # (N, K) int64 on the CPU
+
+    def images(self, index: Tensor) -> Tensor:
+        return self.source.images(index)
 
     def factors(self, index: Tensor) -> Tensor:
         """Return the classes of the factors and features (..., K), on the CPU."""

@@ -29,7 +29,7 @@ class Paired:
     """
 
     source: SourceData = Shapes2D()
-    """The dataset to choose from."""
+    """The dataset whose observations are paired."""
     shared: tuple[str, ...] = ()
     """Factors that both observations of a pair share."""
     changed: Count | None = None

@@ -12,22 +12,47 @@ DataSplit = Literal["all", "train", "validation", "test"]
 PERCENT = {"train": 80, "validation": 10, "test": 10}
 
 
-def split_rows(split: DataSplit, size: int) -> NDArray[Any] | None:
+def split_rows(
+    split: DataSplit, size: int, first: NDArray[np.int64] | None = None
+) -> NDArray[Any] | None:
     """Return the sorted numbers of the observations of a split; None for all of them.
 
     A fixed permutation of the N observations puts the first 80 % into the training split, the next
-    10 % into the validation split and the rest into the test split.
+    10 % into the validation split and the rest into the test split. If some are copies of others,
+    only the distinct ones are permuted, and copies follow them; an observation with so many copies
+    that they are more than a tenth of all is in the training split.
 
     >>> [len(split_rows(split, 20)) for split in ("train", "validation", "test")]
     [16, 2, 2]
+
+    Args:
+        split: the split to take.
+        size: number of observations.
+        first: (N,) number of the first observation that equals each one; None if all differ.
     """
     if split == "all":
         return None
-    order = Noise(0, 0, "parts", "cpu").permutation(size, "order").numpy()
-    ends = [0, *(size * percent // 100 for percent in accumulate(PERCENT.values()))]
+    if first is None:
+        return np.sort(_order(size)[_places(split, size, "observations")])
+    numbers, copies = np.unique(first, return_counts=True)
+    order = _order(len(numbers))
+    many = copies[order] > size // 10
+    order = np.concatenate([order[many], order[~many]])
+    chosen = numbers[order[_places(split, len(numbers), "distinct observations")]]
+    return np.flatnonzero(np.isin(first, chosen))
+
+
+def _order(count: int) -> NDArray[np.int64]:
+    order: NDArray[np.int64] = Noise(0, 0, "parts", "cpu").permutation(count, "order").numpy()
+    return order
+
+
+def _places(split: DataSplit, count: int, noun: str) -> slice:
+    """Return the places of a split in the order of so many observations."""
+    ends = [0, *(count * percent // 100 for percent in accumulate(PERCENT.values()))]
     place = list(PERCENT).index(split)
     if ends[place] == ends[place + 1]:
         raise ValueError(
-            f"{size} observations are too few for a {split} split of {PERCENT[split]} %: use all"
+            f"{count} {noun} are too few for a {split} split of {PERCENT[split]} %: use all"
         )
-    return np.sort(order[ends[place] : ends[place + 1]])
+    return slice(ends[place], ends[place + 1])

@@ -94,6 +94,10 @@ class SelectedDataset(Dataset):
     def labels_fingerprint(self) -> str:
         return self.source.labels_fingerprint
 
+    @property
+    def distinct(self) -> int:
+        return min(self.size, self.source.distinct)
+
     @cached_property
     def row_names(self) -> Sequence[str]:
         """The names of the selected observations."""

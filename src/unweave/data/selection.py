@@ -4,7 +4,7 @@ import itertools
 import math
 import re
 from collections.abc import Sequence
-from typing import Annotated, Literal, Protocol
+from typing import Annotated, Literal
 
 import torch
 from pydantic import Field, PositiveFloat
@@ -13,7 +13,7 @@ from torch import Tensor
 from unweave.core.hints import nearest
 from unweave.core.noise import Noise
 from unweave.core.spec import Count, Seed, spec, tag
-from unweave.data.dataset import MISSING, Schema
+from unweave.data.dataset import MISSING, Dataset, Schema
 
 Share = Annotated[float, Field(gt=0, lt=1)]
 HeldOutSplit = Literal["rest", "held-out"]
@@ -26,27 +26,6 @@ _NUMBER = re.compile(r"-?(\d+\.?\d*|\.\d+)(e[+-]?\d+)?")
 _FEW = 12  # classes that are listed in a line of text
 
 
-class Factored(Protocol):
-    """What selections use of a dataset: its schema and its factors."""
-
-    @property
-    def schema(self) -> Schema:
-        """Names, sizes, labels and periods of the factors."""
-
-    def factors(self, index: Tensor) -> Tensor:
-        """Return the classes of the factors (..., K) by numbers (...)."""
-
-
-class Selection(Protocol):
-    """A choice of observations of a dataset."""
-
-    def take(self, dataset: Factored, rows: Tensor) -> Tensor:
-        """Return the selected ones of the row numbers `rows`, on the CPU."""
-
-    def describe(self, dataset: Factored) -> str:
-        """Describe the selection in words, with the labels of the classes."""
-
-
 @spec
 class Subset:
     """`count` observations at random without replacement, in their original order."""
@@ -57,7 +36,7 @@ class Subset:
     """Seed of the random numbers."""
     kind: Literal["subset"] = tag("subset")
 
-    def take(self, dataset: Factored, rows: Tensor) -> Tensor:
+    def take(self, dataset: Dataset, rows: Tensor) -> Tensor:
         """Return a random subset of the rows."""
         if self.count > len(rows):
             raise ValueError(
@@ -67,7 +46,7 @@ class Subset:
         order = Noise(self.seed, 0, "subset").permutation(len(rows), "rows")
         return rows[order[: self.count].sort().values]
 
-    def describe(self, dataset: Factored) -> str:
+    def describe(self, dataset: Dataset) -> str:
         """Say how many observations are drawn."""
         return f"{self.count:,} at random"
 
@@ -93,7 +72,7 @@ class HeldOut:
     """Observations to keep: the rest, or those held out."""
     kind: Literal["held-out"] = tag("held-out")
 
-    def take(self, dataset: Factored, rows: Tensor) -> Tensor:
+    def take(self, dataset: Dataset, rows: Tensor) -> Tensor:
         """Return the rows of the split."""
         combinations = self._combinations(dataset.schema)
         columns = [dataset.schema.column(name) for each in combinations for name in each]
@@ -106,7 +85,7 @@ class HeldOut:
             held_out |= matches
         return rows[held_out if self.split == "held-out" else ~held_out]
 
-    def describe(self, dataset: Factored) -> str:
+    def describe(self, dataset: Dataset) -> str:
         """List the combinations that are held out."""
         combinations = [
             ",".join(format_classes(dataset.schema, *item) for item in combination.items())
@@ -140,7 +119,7 @@ class Incomplete:
     """Observations to keep: the rest, or those held out."""
     kind: Literal["incomplete"] = tag("incomplete")
 
-    def take(self, dataset: Factored, rows: Tensor) -> Tensor:
+    def take(self, dataset: Dataset, rows: Tensor) -> Tensor:
         """Return the rows of the split."""
         schema = dataset.schema
         columns = [schema.column(name) for name in self.factors]
@@ -152,7 +131,7 @@ class Incomplete:
         held_out = torch.isin(numbers, missing)
         return rows[held_out if self.split == "held-out" else ~held_out]
 
-    def describe(self, dataset: Factored) -> str:
+    def describe(self, dataset: Dataset) -> str:
         """Say which share of which combinations is held out."""
         kept = "only" if self.split == "held-out" else "all but"
         combinations = f"{self.share:.3g} of the combinations of {', '.join(self.factors)}"
@@ -181,7 +160,7 @@ class Correlated:
     """Seed of the random numbers."""
     kind: Literal["correlated"] = tag("correlated")
 
-    def take(self, dataset: Factored, rows: Tensor) -> Tensor:
+    def take(self, dataset: Dataset, rows: Tensor) -> Tensor:
         """Return rows drawn with replacement."""
         columns, sizes = list(map(dataset.schema.column, self.factors)), dataset.schema.factor_sizes
         rows, classes = _labelled(dataset, rows, columns)
@@ -196,7 +175,7 @@ class Correlated:
         level = noise.uniform((self.count or len(rows),), "rows", torch.float64) * edges[-1]
         return rows[torch.searchsorted(edges, level).clamp(max=len(rows) - 1)]
 
-    def describe(self, dataset: Factored) -> str:
+    def describe(self, dataset: Dataset) -> str:
         """Name the correlated factors and the scale."""
         text = f"{' and '.join(self.factors)} correlated, scale {self.scale:g}"
         return text + _without_labels(dataset, self.factors)
@@ -205,14 +184,14 @@ class Correlated:
 AnySelection = Annotated[Subset | HeldOut | Incomplete | Correlated, Field(discriminator="kind")]
 
 
-def _labelled(dataset: Factored, rows: Tensor, columns: Sequence[int]) -> tuple[Tensor, Tensor]:
+def _labelled(dataset: Dataset, rows: Tensor, columns: Sequence[int]) -> tuple[Tensor, Tensor]:
     """Return the rows that lack no label of some factors, and all their factors, on the CPU."""
     factors = dataset.factors(rows).cpu()
     known = (factors[:, columns] != MISSING).all(1)
     return rows[known], factors[known]
 
 
-def _without_labels(dataset: Factored, names: Sequence[str]) -> str:
+def _without_labels(dataset: Dataset, names: Sequence[str]) -> str:
     """Say how many observations of the dataset cannot be selected for want of a label."""
     schema = dataset.schema
     if schema.lattice is not None:

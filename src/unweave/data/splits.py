@@ -11,6 +11,7 @@
 import dataclasses
 from typing import cast, get_args, get_type_hints
 
+from unweave.core.hints import suggestion
 from unweave.core.spec import from_json, to_json
 from unweave.data.pairs import Paired
 from unweave.data.random_split import DataSplit
@@ -51,8 +52,8 @@ def with_split(data: AnyData, split: AnySplit) -> AnyData:
         available = f"has the splits {', '.join(known)}" if known else "has no splits"
         raise ValueError(
             f"{getattr(source, 'kind', type(source).__name__)} {available}, got {split!r}: "
-            "files and published datasets have all, train and others, and a selection by held-out "
-            "or incomplete has rest and held-out"
+            f"{suggestion(split, known)}Files and published datasets have all, train and others, "
+            "and a selection by held-out or incomplete has rest and held-out"
         )
     if isinstance(data, Selected) and split in get_args(HeldOutSplit):
         select = [to_json(selection) for selection in data.select]

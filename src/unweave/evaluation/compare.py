@@ -191,7 +191,7 @@ def compare_runs(runs: Sequence[ComparedRun], level: float = 0.95, seed: int = 0
         )
     sections = tuple(_section(own, level, seed) for own in datasets.values())
     for section in sections:
-        notes += _section_notes(section)
+        notes += _section_notes(section, level)
     return Comparison(sections, tuple(dict.fromkeys(notes)), level)
 
 
@@ -265,13 +265,22 @@ def _contrast(name: str, groups: Sequence[RunGroup], level: float) -> Contrast |
 
 def direction(name: str) -> int | None:
     """Return 1 if a larger value is better, -1 if a smaller one is, None if neither holds."""
-    last = name.split("/")[-1]
+    key, last = name.removeprefix("metrics/").split()[0], name.split("/")[-1]
     if last == _LOWER:
         return -1
-    return 1 if name.split()[0] in METRICS or name == LIKELIHOOD or last == "r2" else None
+    return 1 if key in METRICS or name == LIKELIHOOD or last == "r2" else None
 
 
-def _section_notes(section: Section) -> list[str]:
+def _leaves_range(group: RunGroup, name: str, level: float) -> bool:
+    """Whether the interval of a score whose values are in [0, 1] contains others."""
+    estimate, values = group.estimate(name, level), group.values(name)
+    if name.split()[0] not in METRICS or estimate is None or estimate.low is None:
+        return False
+    ends = estimate.low, estimate.high or 0.0
+    return all(0 <= value <= 1 for value in values) and not all(0 <= end <= 1 for end in ends)
+
+
+def _section_notes(section: Section, level: float) -> list[str]:
     """Say what is missing or not comparable."""
     runs = [run for group in section.groups for run in group.runs]
     notes = [
@@ -310,6 +319,17 @@ def _section_notes(section: Section) -> list[str]:
         notes.append(
             f"{section.data}: no scores are stored; score the runs with `unweave evaluate`, or "
             "name metrics to compute"
+        )
+    steps = sorted({run.run.steps for run in runs})
+    if len(steps) > 1:
+        notes.append(
+            f"{section.data}: the groups have trained for different numbers of steps "
+            f"({', '.join(f'{count:,}' for count in steps)}), which may explain differences"
+        )
+    if any(_leaves_range(group, name, level) for group in section.groups
+           for name in section.quantities):  # fmt: skip
+        notes.append(
+            "intervals are symmetric, so for scores between 0 and 1 they may leave this range"
         )
     if all(len(group.runs) == 1 for group in section.groups):
         notes.append(

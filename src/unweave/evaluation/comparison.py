@@ -2,23 +2,24 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import combinations
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from unweave.core.intervals import Estimate, mean_interval
+from unweave.core.intervals import Estimate, holm, mean_interval, welch_interval, welch_p
 from unweave.core.text import csv_text
 from unweave.evaluation.shared_latents import SharedLatent
 from unweave.metrics import Score, Table
 from unweave.metrics.model_metrics import UDR
-from unweave.training.final_terms import final_terms
+from unweave.training.final_terms import end_of, final_values
 from unweave.training.flat_settings import settings_text
 from unweave.training.run import Run
 from unweave.training.store import ScoreFacts
 
 _HUGE = 1e150  # numbers whose squares may be infinite
 _EQUAL = 1e-9  # smaller differences are due to rounding
-_FINAL = ("distortion", "rate")  # terms at the end of a log
+_TERMS = ("terms/distortion", "terms/rate")  # other terms are not of every objective
 
 
 @dataclass(frozen=True, eq=False)
@@ -52,12 +53,9 @@ class ComparedRun:
 
     @property
     def _quantities(self) -> dict[str, float]:
-        """The end of the log, the held-out loss, and the scores, by name."""
-        final = {name: value for name, value in final_terms(self.log).items() if name in _FINAL}
-        held_out = [row["validation"] for row in self.measures if "validation" in row][-1:]
-        for name, value in held_out[0].items() if held_out else ():
-            if value is not None:
-                final[f"validation/{name}"] = float(value)
+        """The end of the log, what was measured last, and the scores, by name."""
+        every = final_values(end_of(self.log), self.measures)
+        final = {n: x for n, x in every.items() if n in _TERMS or not n.startswith("terms/")}
         for key, score in self.scores.items():
             if key != UDR:  # which is of a group
                 final[key] = float(score.value)
@@ -116,6 +114,21 @@ class Contrast(NamedTuple):
         return None if low is None or high is None else low > 0 or high < 0
 
 
+class PairwiseDifference(NamedTuple):
+    """The difference of the means of two groups by one quantity, with Welch's interval.
+
+    `p` is the p-value of Welch's test, and `p_holm` the same corrected by Holm's method for all
+    pairs of groups by this quantity. Both are None if a group has one seed, or if no value varies.
+    """
+
+    quantity: str
+    group: RunGroup
+    other: RunGroup
+    difference: Estimate
+    p: float | None
+    p_holm: float | None
+
+
 @dataclass(frozen=True)
 class Section:
     """The runs on one dataset: their groups, and the best by every quantity."""
@@ -125,6 +138,20 @@ class Section:
     groups: tuple[RunGroup, ...]
     quantities: tuple[str, ...]
     contrasts: tuple[Contrast, ...]
+
+    def pairwise(self, level: float = 0.95) -> list[PairwiseDifference]:
+        """Return the differences of all pairs of groups by every quantity."""
+        found = []
+        for name in self.quantities:
+            values = [(group, group.values(name)) for group in self.groups]
+            pairs = list(combinations([(group, own) for group, own in values if own], 2))
+            p_values = [welch_p(a, b) for (_, a), (_, b) in pairs]
+            corrected = iter(holm([p for p in p_values if p is not None]))
+            for ((one, a), (other, b)), p in zip(pairs, p_values, strict=True):
+                difference = welch_interval(a, b, level)
+                p_holm = None if p is None else next(corrected)
+                found.append(PairwiseDifference(name, one, other, difference, p, p_holm))
+        return found
 
 
 @dataclass(frozen=True, repr=False)
@@ -168,6 +195,24 @@ class Comparison:
                     rows.append([section.data, group.name, *own, UDR, len(group.udr), mean, "", ""])
         return csv_text(head, rows)
 
+    def pairwise(self) -> dict[str, list[PairwiseDifference]]:
+        """Return the differences of all pairs of groups by every quantity, by dataset.
+
+        P-values are corrected by Holm's method for the pairs of groups by one quantity.
+        """
+        return {section.data: section.pairwise(self.level) for section in self.sections}
+
+    def pairwise_csv(self) -> str:
+        """Return CSV text: a line for each quantity and pair of groups."""
+        head = ["data", "quantity", "group", "other", "difference", "low", "high", "p", "p_holm"]
+        rows = [
+            [data, each.quantity, each.group.name, each.other.name,
+             *("" if x is None else x for x in (*each.difference, each.p, each.p_holm))]
+            for data, pairs in self.pairwise().items()
+            for each in pairs
+        ]  # fmt: skip
+        return csv_text(head, rows)
+
     def to_json(self) -> dict[str, Any]:
         """Return the comparison as plain dicts, lists, strings and numbers."""
         return {
@@ -187,6 +232,12 @@ class Comparison:
                             "distinguishable": each.distinguishable,
                         }
                         for each in section.contrasts
+                    ],
+                    "pairwise": [
+                        each._asdict()
+                        | {"group": each.group.name, "other": each.other.name}
+                        | {"difference": each.difference._asdict()}
+                        for each in section.pairwise(self.level)
                     ],
                 }
                 for section in self.sections

@@ -1,88 +1,87 @@
-"""A comparison of runs as text of at most 80 columns, and as a table for notebooks."""
+"""A comparison of runs as text, and as a table for notebooks."""
 
 from __future__ import annotations
 
 import textwrap
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 
 from markupsafe import Markup
 
+from unweave.core.console import table_text
 from unweave.core.hints import count_noun
 from unweave.core.html import html_table
 from unweave.core.intervals import Estimate
 from unweave.core.text import visible
 from unweave.evaluation.shared_latents import SAME
-from unweave.metrics.score import Score, aligned
+from unweave.metrics.score import Score
 from unweave.training.flat_settings import value_text
 
 if TYPE_CHECKING:
     from unweave.evaluation.comparison import Comparison, Contrast, RunGroup, Section
 
-_WIDTH = 80
 _EQUAL = "(equal)"  # in place of an interval, if all seeds have the same value
-_CELL = 18  # characters of a mean with its interval, and the gap before it
-_NAME = 34  # characters of the longest name of a quantity
 
 
-def comparison_text(comparison: Comparison) -> str:
-    """Return all sections and notes as text."""
-    parts = [_section_text(section, comparison.level) for section in comparison.sections]
+def comparison_text(comparison: Comparison, width: int = 80, pairwise: bool = False) -> str:
+    """Return all sections and notes as text of a width, also with the differences of all pairs."""
+    parts = []
+    for section in comparison.sections:
+        parts.append(_section_text(section, comparison.level, width))
+        if pairwise:
+            parts.append(_pairwise_text(section, comparison.level, width))
     notes = [
-        textwrap.fill(f"note: {note}", _WIDTH, subsequent_indent="  ") for note in comparison.notes
+        textwrap.fill(f"note: {note}", width, subsequent_indent="  ") for note in comparison.notes
     ]
     return "\n\n".join([*parts, *(["\n".join(notes)] if notes else [])])
 
 
-def _section_text(section: Section, level: float) -> str:
+def _section_text(section: Section, level: float, width: int) -> str:
     runs = sum(len(group.runs) for group in section.groups)
-    title = textwrap.fill(f"{section.data}: {count_noun(runs, 'run')}", _WIDTH)
-    blocks = [title, _settings_text(section), *_quantity_texts(section, level)]
+    title = textwrap.fill(f"{section.data}: {count_noun(runs, 'run')}", width)
+    blocks = [title, _settings_text(section, width), _quantities_text(section, level, width)]
     if section.contrasts:
         lines = [contrast_text(each) for each in section.contrasts]
         blocks.append(f"Best, and the difference from the second best ({level:.0%} intervals):")
-        blocks[-1] += "".join(f"\n{_fill(line)}" for line in lines)
-    shared = [_latents_text(group) for group in section.groups if group.udr]
+        blocks[-1] += "".join(f"\n{_fill(line, width)}" for line in lines)
+    shared = [_latents_text(group, width) for group in section.groups if group.udr]
     if shared:
         blocks.append(
             textwrap.fill(
                 f"Latents matched across seeds (the same from |correlation| {SAME:g}) and UDR, "
                 "which is 0.9 at most:",
-                _WIDTH,
+                width,
             )
         )
         blocks += shared
-    return "\n\n".join(blocks)
+    return "\n\n".join(filter(None, blocks))
 
 
-def _fill(line: str) -> str:
-    return textwrap.fill(line, _WIDTH, initial_indent="  ", subsequent_indent="      ")
+def _fill(line: str, width: int) -> str:
+    return textwrap.fill(line, width, initial_indent="  ", subsequent_indent="      ")
 
 
-def _settings_text(section: Section) -> str:
-    """Return the table of groups, or a line for each if the settings are too wide."""
-    head = ["group", *section.settings, "seeds"]
+def _settings_text(section: Section, width: int) -> str:
     rows = [
         [group.name, *map(value_text, group.settings.values()), seeds_text(group)]
         for group in section.groups
     ]
-    table = aligned([head, *rows])
-    if max(map(len, table.splitlines())) <= _WIDTH:
-        return table
-    return "\n".join(
-        _fill(f"{group.name}: {group.title}; seeds {seeds_text(group)}") for group in section.groups
-    )
+    return table_text(["group", *section.settings, "seeds"], rows, width)
 
 
 def seeds_text(group: RunGroup) -> str:
-    """Write the seeds of a group, consecutive ones as a range.
+    """Write the seeds of a group, consecutive ones as a range."""
+    return _ranges_text(run.run.seed for run in group.runs)
 
-    >>> from types import SimpleNamespace as N
-    >>> seeds_text(N(runs=[N(run=N(seed=seed)) for seed in (0, 1, 2, 5)]))
+
+def _ranges_text(seeds: Iterable[int]) -> str:
+    """Write numbers, consecutive ones as a range.
+
+    >>> _ranges_text([0, 1, 2, 5])
     '0..2, 5'
     """
     spans: list[list[int]] = []
-    for seed in sorted(run.run.seed for run in group.runs):
+    for seed in sorted(seeds):
         if spans and seed == spans[-1][1] + 1:
             spans[-1][1] = seed
         else:
@@ -90,21 +89,16 @@ def seeds_text(group: RunGroup) -> str:
     return ", ".join(str(a) if a == b else f"{a}..{b}" for a, b in spans)
 
 
-def _quantity_texts(section: Section, level: float) -> list[str]:
-    """Return the tables of means by group, as many groups beside each other as fit."""
-    widest = max([len(name) for name in section.quantities] or [0])
-    at_once = max(1, (_WIDTH - min(widest, _NAME)) // _CELL)
-    texts = []
-    for start in range(0, len(section.groups), at_once):
-        groups = section.groups[start : start + at_once]
-        lines = [["", *(group.name for group in groups)]]
-        for name in section.quantities:
-            lines.append([name, *(estimate_text(g, name, level) for g in groups)])
-        if len(lines) > 1:
-            texts.append(aligned(lines))
-    if any(_EQUAL in text for text in texts):
-        texts[-1] += f"\n{_EQUAL}: equal in all seeds"
-    return texts
+def _quantities_text(section: Section, level: float, width: int) -> str:
+    """Return the table of means by group."""
+    rows = [
+        [name, *(estimate_text(group, name, level) for group in section.groups)]
+        for name in section.quantities
+    ]
+    if not rows:
+        return ""
+    text = table_text(["", *(group.name for group in section.groups)], rows, width)
+    return f"{text}\n{_EQUAL}: equal in all seeds" if _EQUAL in text else text
 
 
 def estimate_text(group: RunGroup, name: str, level: float) -> str:
@@ -149,26 +143,56 @@ def contrast_text(contrast: Contrast) -> str:
     return f"{head}, {amount} from {second.name} {interval}"
 
 
+def _pairwise_text(section: Section, level: float, width: int) -> str:
+    """Return the table of the differences of all pairs of groups."""
+    rows = []
+    for each in section.pairwise(level):
+        value, *ends = each.difference
+        interval = " to ".join(_signed(end) for end in ends if end is not None)
+        p_values = ("" if p is None else f"{p:.3g}" for p in (each.p, each.p_holm))
+        pair = f"{each.group.name} - {each.other.name}"
+        rows.append([each.quantity, pair, _signed(value), interval, *p_values])
+    title = (
+        f"Differences of all pairs of groups ({level:.0%} intervals and p-values of Welch's test; "
+        "p Holm is corrected for the pairs of a quantity):"
+    )
+    columns = ["quantity", "groups", "difference", "interval", "p", "p Holm"]
+    return f"{textwrap.fill(title, width)}\n{table_text(columns, rows, width)}"
+
+
 def _signed(value: float) -> str:
     return f"{value:+.{3 if abs(value) < 10 else 2}f}"
 
 
-def _latents_text(group: RunGroup) -> str:
+def _latents_text(group: RunGroup, width: int) -> str:
     """Return the table of the latents of a group, and its UDR."""
-    head = f"{group.name}: {group.title}; UDR {udr_text(group.udr)}"
+    head = f"{group.name}: {group.title}; {agreement_text(group)}; UDR {udr_text(group.udr)}"
     count = len(group.encoded)
-    rows = [["  latent", "found by", "|correlation|", "seeds that found it"]]
+    rows = []
     for each in group.latents:
         strengths = [abs(m.correlation) for m in each.matches.values() if m.same]
         ends = dict.fromkeys(f"{end(strengths):.2f}" for end in (min, max) if strengths)
         span = " to ".join(ends) or "-"
-        seeds = ", ".join(map(str, sorted(group.encoded[m].run.seed for m in each.found_by)))
+        seeds = _ranges_text(group.encoded[m].run.seed for m in each.found_by)
         latent = f"z{each.latent}" if each.latent.isdecimal() else each.latent
-        name = f"  {latent} of seed {group.encoded[each.model].run.seed}"
-        short = seeds if len(seeds) <= 28 else seeds[:24] + " ..."
-        rows.append([name, f"{len(each.found_by)} of {count}", span, short])
-    none = "\n  no latent carries information" if len(rows) == 1 else ""
-    return textwrap.fill(head, _WIDTH) + (none or "\n" + aligned(rows))
+        name = f"{latent} of seed {group.encoded[each.model].run.seed}"
+        rows.append([name, f"{len(each.found_by)} of {count}", span, seeds])
+    table = table_text(["latent", "found by", "|correlation|", "seeds that found it"], rows, width)
+    none = " no latent carries information"
+    return textwrap.fill(head, width) + "\n" + (table if rows else none)
+
+
+def agreement_text(group: RunGroup) -> str:
+    """Say on how many latents the seeds of a group agree."""
+    count, every = len(group.encoded), [len(each.found_by) for each in group.latents]
+    if not every:
+        return "no latent carries information about the data"
+    shared, alone = every.count(count), every.count(1)
+    text = f"the {count} seeds agree on {shared} of {count_noun(len(every), 'latent')}"
+    several = len(every) - shared - alone
+    parts = [f"{several} more in several seeds"] * bool(several)
+    parts += [f"{alone} in one seed only"] * bool(alone)
+    return f"{text} ({', '.join(parts)})" if parts else text
 
 
 def udr_text(scores: Sequence[Score]) -> str:

@@ -19,7 +19,7 @@ import warnings
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeVar, Unpack, cast, overload
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeVar, Unpack, overload
 
 import numpy as np
 from torch import Tensor
@@ -28,7 +28,7 @@ from unweave.aggregate import Summary
 from unweave.core.noise import Noise
 from unweave.core.notes import capture_warnings
 from unweave.core.parallel import own_cores, process_map
-from unweave.data.splits import AnySplit, on_split, with_split
+from unweave.data.splits import on_split
 from unweave.evaluation.model import TINY, Array, Codes, FittedModel
 from unweave.evaluation.stacked import join
 from unweave.latents import Distribution, Latent, distribution_at
@@ -43,7 +43,7 @@ from unweave.metrics import (
     udr,
 )
 from unweave.metrics.clusters import mixture_occupancy
-from unweave.metrics.model_metrics import LIKELIHOOD, UDR, split_model_metrics
+from unweave.metrics.model_metrics import LIKELIHOOD, RATE_PARTS, UDR, split_model_metrics
 from unweave.metrics.posterior.overlap import (
     correlation_score,
     information_score,
@@ -63,6 +63,7 @@ AggregateName = Literal[
     "mutual_information", "total_correlation", "dimension_kl", "information", "correlations"
 ]
 
+SUMMARY_SAMPLES = 1_000  # of q(z), at which parts of the rate are estimated
 LIKELIHOOD_ROWS = 100  # observations whose likelihood is estimated if the metric is named
 LIKELIHOOD_PARTICLES = 100  # importance samples for each: a Kim2018 network takes 3 s for all
 _AT_ONCE = 2**30  # weights and codes on the device at once, in numbers: 4 GB
@@ -144,8 +145,34 @@ def aggregates(
     return parts
 
 
+@overload
+def evaluate(
+    models: FittedModel,
+    rows: int = ...,
+    *,
+    metrics: str | Sequence[Any] | None = ...,
+    codes: Codes = ...,
+    seed: int = ...,
+    on: Scorer | None = ...,
+    **options: Unpack[MetricOptions],
+) -> Scores: ...
+
+
+@overload
 def evaluate(
     models: Sequence[FittedModel],
+    rows: int = ...,
+    *,
+    metrics: str | Sequence[Any] | None = ...,
+    codes: Codes = ...,
+    seed: int = ...,
+    on: Scorer | None = ...,
+    **options: Unpack[MetricOptions],
+) -> list[Scores]: ...
+
+
+def evaluate(
+    models: FittedModel | Sequence[FittedModel],
     rows: int = 10_000,
     *,
     metrics: str | Sequence[Any] | None = None,
@@ -153,19 +180,20 @@ def evaluate(
     seed: int = 0,
     on: Scorer | None = None,
     **options: Unpack[MetricOptions],
-) -> list[Scores]:
-    """Return the scores of every model, by metric and protocol.
+) -> Scores | list[Scores]:
+    """Return the scores of a model, by metric and protocol; a list of models gives a list.
 
     Models are encoded together, and their tables are scored by `unweave.metrics.evaluate` in
     several processes at once.
 
     Args:
-        models: a list of models, as `fit` and `load` return it.
+        models: a model, or a list of models, as `fit` and `load` return them.
         rows: number of observations to encode.
         metrics: names of metrics or functions of your own, as in `unweave.metrics.evaluate`.
-            "log_likelihood" is the importance-weighted bound for 100 observations, and "udr"
-            compares models that differ only in their seed. Default: all metrics that apply and are
-            not slow.
+            "log_likelihood" is the importance-weighted bound for 100 observations, "udr" compares
+            models that differ only in their seed, and "mutual_information", "total_correlation" and
+            "dimension_kl" are parts of the rate under the exact q(z) of all observations. Default:
+            all metrics that apply and are not slow.
         codes: "prior-cdf" maps codes to normal quantiles through the prior's cdf (see
             `FittedModel.table`); metrics that need the scales of q(z|x) are then left out.
         seed: seed of the metrics.
@@ -173,8 +201,8 @@ def evaluate(
             stored in folders, and the metrics must be given by name.
         options: options of every metric, such as `interval`.
     """
-    if isinstance(models, FittedModel):
-        raise TypeError("expected a list of models, got one: give [model]")
+    one = isinstance(models, FittedModel)
+    models = [models] if isinstance(models, FittedModel) else models
     of_tables, of_models = split_model_metrics(metrics)
     score = partial(evaluate_table, metrics=of_tables, seed=seed, **options)
     by_number: dict[int, Scores] = {}
@@ -182,7 +210,9 @@ def evaluate(
     issued: dict[str, Warning] = {}
     results = map_tables(models, rows, partial(capture_warnings, score), codes=codes)
     if on is not None:
-        results = _evaluate_on(on, models, of_tables, options, rows=rows, codes=codes, seed=seed)
+        from unweave.evaluation.scoring import score_on  # which imports this module
+
+        results = score_on(on, models, of_tables, options, rows=rows, codes=codes, seed=seed)
     for number, table, (scores, own) in results:
         by_number[number] = scores
         encoded |= {number: table} if UDR in of_models else {}
@@ -193,50 +223,7 @@ def evaluate(
         if isinstance(result, ValueError):
             raise result
         by_number[number][result.key] = result
-    return [by_number[number] for number in range(len(models))]
-
-
-def _evaluate_on(
-    on: Scorer,
-    models: Sequence[FittedModel],
-    metrics: Sequence[Any] | None,
-    options: Mapping[str, Any],
-    **fields: Any,
-) -> Iterator[tuple[int, Table, tuple[Scores, list[Warning]]]]:
-    """Score models in other processes; yield scores and warnings like `map_tables`."""
-    from unweave.evaluation.scoring import ScoringTask, map_tables_on  # which imports this module
-
-    if any(not isinstance(metric, str) for metric in metrics or ()):
-        raise ValueError(
-            "expected metrics by name, because other processes compute them, got a function: give "
-            "its name, module:function"
-        )
-    names = None if metrics is None else tuple(metrics)
-    for split in dict.fromkeys(map(_other_split, models)):
-        task = ScoringTask(folders=(), metrics=names, options={**options}, split=split, **fields)
-        numbers = [number for number, model in enumerate(models) if _other_split(model) == split]
-        chosen = [models[number] for number in numbers]
-        for place, table, result in map_tables_on(on, chosen, task):
-            if result.problems or table is None:
-                folder = chosen[place].folder
-                raise ValueError(f"{folder}: {[*result.problems, *result.warned][0]}")
-            yield numbers[place], table, (result.scores, result.warned)
-
-
-def _other_split(model: FittedModel) -> str | None:
-    """Return the split that a model is on, None for the one that it was trained on.
-
-    Raise a ValueError for other data, which other processes do not know.
-    """
-    trained_on = model.run.data
-    if model.data == trained_on:
-        return None
-    if model.data != with_split(trained_on, cast(AnySplit, model.split)):
-        raise ValueError(
-            "models that were loaded with data= cannot be scored by other processes: use "
-            "`unweave evaluate --data`, which tells them where the data are"
-        )
-    return model.split
+    return by_number[0] if one else [by_number[number] for number in range(len(models))]
 
 
 def score_models(
@@ -245,9 +232,15 @@ def score_models(
     """Yield the number of each model with each of its scores that no table of its own gives.
 
     `keys` are `LIKELIHOOD`, the importance-weighted bound of 100 observations with 100 particles
-    each, and `UDR` over the models that differ only in their seed, for which `tables` has the table
-    of each. If a model cannot be scored, the error that says why takes the place of the score.
+    each, `RATE_PARTS` under the exact q(z) of all observations, as `Measure` computes them, and
+    `UDR` over the models that differ only in their seed, for which `tables` has the table of each.
+    If a model cannot be scored, the error that says why takes the place of the score.
     """
+    parts = [key for key in keys if key in RATE_PARTS]
+    for each in encode(models, None) if parts else ():
+        summary = each.model.summarise(each.q, SUMMARY_SAMPLES, seed)
+        for key in parts:
+            yield each.number, rate_part_score(summary, key, len(each.rows))
     if LIKELIHOOD in keys:
         for number, model in enumerate(models):
             try:
@@ -409,6 +402,14 @@ def _describe_encoded(encoded: EncodedModel, samples: int, seed: int) -> dict[st
             for path, (p, z) in _mixtures(latent, model.prior(), q.mean).items()
         }
     )
+
+
+def rate_part_score(summary: Summary, key: str, rows: int) -> Score:
+    """Return a part of the rate under the exact q(z) of N rows, in nats."""
+    name, _, protocol = key.partition("/")
+    if name == "total_correlation":
+        return correlation_score(summary, rows)
+    return Score(name, protocol, getattr(summary, name), details={"rows": rows})
 
 
 def likelihood_score(model: FittedModel, observations: int, particles: int, seed: int = 0) -> Score:

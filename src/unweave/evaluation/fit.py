@@ -24,12 +24,12 @@ from unweave.core.hints import nearest
 from unweave.core.notes import print_notes
 from unweave.core.optimisers import Adam
 from unweave.core.spec import digest
-from unweave.data.dataset import Dataset
 from unweave.data.splits import AnySplit, with_split
 from unweave.evaluation.model import FittedModel, as_data
 from unweave.evaluation.monitor import Measure, as_measures
 from unweave.evaluation.overfitting import overfit_warning
 from unweave.evaluation.tasks import Executor, Job, Task, ThisProcess, forget_failures
+from unweave.evaluation.unfinished import unfinished_note
 from unweave.evaluation.validation import final_loss
 from unweave.latents import Latent
 from unweave.likelihoods import Likelihood
@@ -87,7 +87,7 @@ def fit(data: Any, *, seed: Iterable[int], **options: Unpack[Options]) -> list[F
 
 def fit(
     data: Any,
-    *,
+    *_others: Any,
     seed: int | Iterable[int] = 0,
     device: str = "auto",
     store: str | Path | None = None,
@@ -109,7 +109,8 @@ def fit(
     KeyboardInterrupt.
 
     Args:
-        data: observations as an array or tensor, the path of a file or folder, or a data spec.
+        data: observations as an array, tensor or table, the path of a file or folder, a data spec,
+            or what `uw.data.from_array(x, factors)` returns.
         seed: one seed or several. If several are given, runs that fail are left out with a warning.
         device: "auto" (CUDA if there is one), "cpu", "cuda", ...
         store: a folder or URL (s3://bucket/study) to store the runs in. A run that is already there
@@ -127,6 +128,11 @@ def fit(
         fields: latent, objective, network, likelihood, optimiser, labels, batch_size, steps, as in
             `Run`.
     """
+    if _others:
+        raise TypeError(
+            "fit takes the data alone, and everything else by name: give labels together with the "
+            "data, as in uw.fit(uw.data.from_array(x, y))"
+        )
     check_fields(fields)
     seeds = read_seeds(seed)
     datasets = Datasets((on or ThisProcess()).load_on(device))
@@ -174,8 +180,14 @@ def fit(
         print_notes(console, _held_out_lines(outcomes))
     if overfits := overfit_warning(outcomes):
         _warn(overfits, console if progress is True else None, stacklevel=3)
+    if progress is True and (early := unfinished_note(outcomes, stored=False)):
+        print_notes(console, [early])
     trained_on = datasets.load(spec)
-    models = [_model(outcome, trained_on, opened) for outcome in outcomes if not outcome.failure]
+    models = [
+        FittedModel(each, trained_on, opened.folder(each.run).path if opened else None)
+        for each in outcomes
+        if not each.failure
+    ]
     return models if several else models[0]
 
 
@@ -216,6 +228,8 @@ def train_runs(
             alone, after the others have ended.
         processes: the processes that train each run together.
     """
+    for text in () if console else dict.fromkeys(t for run in runs for t in run.idle_weights):
+        warnings.warn(text, stacklevel=3)  # with a console, a note says so
     by_data: dict[str, list[Run]] = {}
     for run in runs:
         by_data.setdefault(digest(run.data), []).append(run)
@@ -257,8 +271,13 @@ def train_runs(
         outcomes += of_job
         off = [each for each in of_job if not each.failure and collapsed(each.log)]
         warned += [collapse_warning(each.run, job.dataset, each.measures) for each in off]
+        if job.validation and (dominant := job.validation.dominant):
+            warned.append(dominant.describe())
     if measure and any(o.weights is not None and not o.measures for o in outcomes):
-        warned.append(unmeasured(store.root if store else None))
+        warned.append(
+            f"finished runs in {store.root if store else None} are not measured again; to train "
+            "them with measurements, use another store"
+        )
     for text in warned:
         _warn(text, console, stacklevel=4)
     return outcomes
@@ -313,14 +332,6 @@ def _as_progress(progress: AnyProgress, console: PlainConsole) -> Progress:
     raise ValueError(
         "expected progress=True, False, a function f(step, rows) or an object with begin, advance, "
         f"broke, note and end, got {progress!r}"
-    )
-
-
-def unmeasured(store: object) -> str:
-    """Say why runs that were to be measured during training have no measurements."""
-    return (
-        f"finished runs in {store} are not measured again; to train them with measurements, use "
-        "another store"
     )
 
 
@@ -393,8 +404,3 @@ def _place(name: str, value: object) -> str:
 def _call(part: str, cls: type, arguments: str = "") -> str:
     home = "uw.likelihoods." if part == "likelihood" else "uw."
     return f"{home}{cls.__name__}({arguments})"
-
-
-def _model(outcome: Outcome, dataset: Dataset, store: Store | None) -> FittedModel:
-    folder = store.folder(outcome.run).path if store else None
-    return FittedModel(outcome, dataset, folder)

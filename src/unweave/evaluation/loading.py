@@ -18,8 +18,11 @@ from unweave.training import Outcome, pick_device, recall
 from unweave.training.model_file import read_model
 from unweave.training.progress import failure_text
 from unweave.training.run import Run
+from unweave.training.run_files import run_paths
 from unweave.training.state import check_tensors
 from unweave.training.store import DataRecord, RunFolder, Store
+
+_USUAL_STORE = "runs"  # where the commands keep runs by default
 
 
 @overload
@@ -55,7 +58,8 @@ def load(
     """Load a run from its folder or from a file written by `FittedModel.save`; a list gives a list.
 
     If the path does not exist, its last part may be the start of a digest, as in
-    `load("runs/3f2a")`, if only one run in that folder starts with it. A run that is not finished
+    `load("runs/3f2a")`, if only one run in that folder starts with it. `load("3f2a")` looks in the
+    folder runs, as the commands do, unless there are runs in this one. A run that is not finished
     has its newest weights.
 
     The data are loaded only when something is first measured on them, and runs on the same data
@@ -89,11 +93,9 @@ def load_each(
     return models, reasons
 
 
-def loader(
-    *, data: Any = None, split: AnySplit | None = None, device: str = "auto"
-) -> Callable[[Path], FittedModel]:
+def loader(*, data: Any = None, device: str = "auto") -> Callable[[Path], FittedModel]:
     """Return a function that loads runs one at a time; those over the same data share them."""
-    finder = SourceFinder(data, split, pick_device(device))
+    finder = SourceFinder(data, None, pick_device(device))
     return lambda path: _load(path, finder, None)
 
 
@@ -151,13 +153,20 @@ def _expected_weights(run: Run, shape: tuple[int, ...]) -> dict[str, Tensor]:
         raise ValueError(f"its networks do not fit data of shape {shape}: {reason}") from None
 
 
+def _named(path: Path) -> RunFolder:
+    """Find a run by the start of its digest; without a folder, also in that of the commands."""
+    usual = Path(_USUAL_STORE)
+    alone = path.name == str(path) and usual.is_dir() and not run_paths(path.parent)
+    return Store(usual if alone else path.parent).named(path.name)
+
+
 def _read(path: Path) -> tuple[Outcome, DataRecord, Path | None]:
     """Read a run from a file or a folder; also return the folder."""
     if path.is_file():
         return *read_model(path), None
     if not path.exists() and (path.suffix or not path.parent.is_dir()):  # no start of a digest
         raise ValueError(f"there is no file or folder {path}: {nearest_path(path)}")
-    folder = RunFolder(path) if path.is_dir() else Store(path.parent).named(path.name)
+    folder = RunFolder(path) if path.is_dir() else _named(path)
     run = folder.read_run()
     outcome = recall(folder, run)
     return outcome, folder.read_data(), folder.path

@@ -11,7 +11,7 @@ from numpy.typing import ArrayLike, NDArray
 from torch import Tensor
 
 from unweave.aggregate import Summary, summarise
-from unweave.core.hints import count_noun
+from unweave.core.hints import check_choice, count_noun
 from unweave.core.memory import main_memory
 from unweave.core.noise import Noise
 from unweave.data import (
@@ -24,15 +24,14 @@ from unweave.data import (
     from_array,
     read_like,
 )
-from unweave.data.files.new_observations import arrange_like
+from unweave.data.files.new_observations import arrange_like, as_array_like
 from unweave.data.sources import from_path
 from unweave.data.splits import split_of
 from unweave.evaluation.notebook import model_html
-from unweave.evaluation.source import DataSource, check_not_a_name, open_like
+from unweave.evaluation.source import DataSource, check_not_a_name, is_bound_array, open_like
 from unweave.evaluation.stacked import StackedModels, stack_one
 from unweave.latents import Distribution, with_hard_samples
 from unweave.metrics import Table
-from unweave.metrics.arrays import check_choice
 from unweave.objectives import Nets, importance_bound
 from unweave.training import Outcome
 from unweave.training.final_terms import final_terms
@@ -139,7 +138,9 @@ class FittedModel:
         """Return the means of q(z|x), (N, D), which `decode` takes.
 
         x is an array of observations, or the path of a file or folder of them. Channels may be
-        first or last; if the shape is ambiguous, they are where they were in the training data.
+        first or last; if the shape is ambiguous, they are where they were in the training data. The
+        columns of a table, such as a DataFrame, are found by name if those of the training data
+        have names.
         """
         return self._map(lambda nets, part: nets.model.encode(part).mean, self._observations(x))
 
@@ -325,11 +326,11 @@ class FittedModel:
 
     def _scales(self, q: Distribution) -> Array:
         """Return standard deviations of one-dimensional variables, (N, V), and 1 for others."""
-        latent, spread = self.run.latent, _numpy(q.stddev)
-        scales = np.ones((len(spread), len(latent.variables)), np.float32)
+        latent, stddev = self.run.latent, _numpy(q.stddev)
+        scales = np.ones((len(stddev), len(latent.variables)), np.float32)
         for variable, columns in enumerate(latent.columns):
             if latent.variables[variable] == 1:
-                scales[:, [variable]] = np.maximum(spread[:, columns], TINY)
+                scales[:, [variable]] = np.maximum(stddev[:, columns], TINY)
         return scales
 
     def _one_code(self, x: Observations) -> Array:
@@ -377,7 +378,7 @@ class FittedModel:
             for part in self._chunks(torch.arange(x.size)):
                 yield x.images(part.to(x.device)).to(self.device)
         else:
-            array, size = as_numpy(x), self.trained.chunk(self.schema.shape)
+            array, size = as_array_like(self.schema, x), self.trained.chunk(self.schema.shape)
             arrange_like(self.schema, array)  # refuse other shapes
             for start in range(0, len(array), size):
                 yield read_like(self.schema, array[start : start + size], self.device)
@@ -424,10 +425,15 @@ def factor_columns(dataset: Dataset, index: Tensor) -> dict[str, Any]:
 
 
 def as_data(data: Any, device: torch.device) -> tuple[Data, Dataset]:
-    """Load data from a spec, a path, or an array of observations; return its spec and itself."""
+    """Load data from a spec, a path, or an array of observations; return its spec and itself.
+
+    The result of `from_array` stands for its spec.
+    """
     if isinstance(data, (str, Path)):
         check_not_a_name(data)
         data = from_path(data)
+    if is_bound_array(data):
+        data = data[0]
     if isinstance(data, Dataset):
         raise ValueError(
             f"expected observations as an array, a path or a data spec, got a loaded dataset "

@@ -30,7 +30,7 @@ from unweave.core.notes import capture_warnings
 from unweave.core.parallel import run_in_background
 from unweave.core.spec import Count, Seed, spec
 from unweave.data import Dataset
-from unweave.evaluation.evaluate import AggregateName, aggregates, encode
+from unweave.evaluation.evaluate import SUMMARY_SAMPLES, AggregateName, aggregates, encode
 from unweave.evaluation.model import FittedModel, chosen_rows, factor_columns
 from unweave.evaluation.stacked import StackedModels
 from unweave.evaluation.validation import Validation
@@ -65,7 +65,7 @@ class Measure:
     every: Count = 10_000
     metrics: Annotated[tuple[str, ...], Field(min_length=1)] = (TERMS,)
     rows: Count | None = 10_000
-    samples: Count = 1_000
+    samples: Count = SUMMARY_SAMPLES
     seed: Seed = 0
 
     def __post_init__(self) -> None:

@@ -1,7 +1,5 @@
 """Recognise a model that memorises its training data, from its held-out loss."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import NamedTuple
 

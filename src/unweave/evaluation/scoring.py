@@ -4,14 +4,15 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import Any, NamedTuple, Protocol, Self
+from typing import Any, NamedTuple, Protocol, Self, cast
 
 from pydantic import Field, NonNegativeInt
 
 from unweave.core import files, spec as specs
 from unweave.core.notes import capture_warnings
-from unweave.core.parts import own_parts
+from unweave.core.parts import own_modules
 from unweave.core.spec import Count, Seed, spec
+from unweave.data.splits import AnySplit, with_split
 from unweave.evaluation.evaluate import map_tables
 from unweave.evaluation.loading import load_each
 from unweave.evaluation.model import Codes, FittedModel
@@ -151,8 +152,8 @@ def map_tables_on(
     if len(places) < len(models):
         raise ValueError("models in memory cannot be scored by other processes: give a store")
     numbers = {place: number for number, place in enumerate(places)}
-    modules = {name.partition(":")[0] for model in models for name in own_parts(model.run)}
-    task = replace(task, folders=tuple(numbers), imports=tuple(sorted(modules)))
+    modules = own_modules(model.run for model in models)
+    task = replace(task, folders=tuple(numbers), imports=tuple(modules))
     for scored in on.score(task):
         for place, content in scored.items():
             model, result = models[numbers[place]], TableScores.from_json(content)
@@ -161,6 +162,47 @@ def map_tables_on(
                 why = f"its codes do not appear in {place}: use a store that all workers share"
                 result = TableScores(Scores({}), [], [why])
             yield numbers[place], table, result
+
+
+def score_on(
+    on: Scorer,
+    models: Sequence[FittedModel],
+    metrics: Sequence[Any] | None,
+    options: Mapping[str, Any],
+    **fields: Any,
+) -> Iterator[tuple[int, Table, tuple[Scores, list[Warning]]]]:
+    """Score models in other processes; yield scores and warnings like `map_tables`."""
+    if any(not isinstance(metric, str) for metric in metrics or ()):
+        raise ValueError(
+            "expected metrics by name, because other processes compute them, got a function: give "
+            "its name, module:function"
+        )
+    names = None if metrics is None else tuple(metrics)
+    for split in dict.fromkeys(map(_other_split, models)):
+        task = ScoringTask(folders=(), metrics=names, options={**options}, split=split, **fields)
+        numbers = [number for number, model in enumerate(models) if _other_split(model) == split]
+        chosen = [models[number] for number in numbers]
+        for place, table, result in map_tables_on(on, chosen, task):
+            if result.problems or table is None:
+                folder = chosen[place].folder
+                raise ValueError(f"{folder}: {[*result.problems, *result.warned][0]}")
+            yield numbers[place], table, (result.scores, result.warned)
+
+
+def _other_split(model: FittedModel) -> str | None:
+    """Return the split that a model is on, None for the one that it was trained on.
+
+    Raise a ValueError for other data, which other processes do not know.
+    """
+    trained_on = model.run.data
+    if model.data == trained_on:
+        return None
+    if model.data != with_split(trained_on, cast(AnySplit, model.split)):
+        raise ValueError(
+            "models that were loaded with data= cannot be scored by other processes: use "
+            "`unweave evaluate --data`, which tells them where the data are"
+        )
+    return model.split
 
 
 def _read_table(model: FittedModel) -> Table | None:

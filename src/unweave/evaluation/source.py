@@ -31,8 +31,7 @@ from unweave.data import (
     from_array,
 )
 from unweave.data.files.array_file import TableFile, open_array_file
-from unweave.data.files.new_observations import arrange_like
-from unweave.data.files.tables import join_columns
+from unweave.data.files.new_observations import arrange_like, columns_like
 from unweave.data.scaling import BYTES
 from unweave.data.sources import from_path
 from unweave.data.splits import AnySplit, available_splits, split_of, with_split
@@ -137,7 +136,7 @@ class DataSource:
         if expected.schema.factor_names and not found.factor_names:
             warnings.warn(
                 "these data have no labels, unlike the training data; for scores with factors, "
-                "give them too: data=from_array(images, factors)[0]",
+                "give them too: data=from_array(images, factors)",
                 stacklevel=2,
             )
         elif dataset.labels_fingerprint != expected.labels_fingerprint:
@@ -159,6 +158,8 @@ class SourceFinder:
 
     def __init__(self, data: Any, split: AnySplit | None, device: torch.device) -> None:
         self.data, self.split, self.device = data, split, device
+        if is_bound_array(data):
+            self.data = data[0]
         self._sources: dict[tuple[str, str, str], DataSource] = {}
         self._arrays: dict[str, InMemory] = {}  # the array that was given, by how it is read
 
@@ -203,6 +204,11 @@ class SourceFinder:
         if split_of(data) != split and split in available_splits(data):
             data = with_split(data, cast(AnySplit, split))
         return data
+
+
+def is_bound_array(data: object) -> bool:
+    """Return whether a value is what `from_array` returns: a spec, and its dataset."""
+    return isinstance(data, tuple) and [*map(type, data[:1])] == [InMemory]
 
 
 def check_not_a_name(path: str | Path) -> None:
@@ -290,12 +296,5 @@ def _key(spec: Arrays, schema: Schema) -> str | None:
     """Return which array or columns of a file are the observations; None for the usual one."""
     file = open_array_file(Path(spec.path))
     if isinstance(file, TableFile) and schema.value_names:
-        names = set(file.names)
-        if missing := [name for name in schema.value_names if name not in names]:
-            raise ValueError(
-                f"expected the {len(schema.value_names)} columns that the model was trained on, "
-                f"but {spec.path} has no column {', '.join(map(repr, missing[:3]))}"
-                + (f" and {len(missing) - 3} others" if len(missing) > 3 else "")
-            )
-        return join_columns(schema.value_names)
+        return columns_like(schema, file)
     return spec.key if spec.key in file.names else None

@@ -1,4 +1,4 @@
-"""Tasks: runs to train on one dataset, described by specs and paths alone, and who trains them."""
+"""Tasks: runs to train on one dataset, described by specs and paths alone, and executors."""
 
 import math
 import random
@@ -16,7 +16,7 @@ from unweave.core import files, spec as specs
 from unweave.core.devices import machine
 from unweave.core.hints import count_noun
 from unweave.core.outputs import RUN
-from unweave.core.parts import import_module, own_parts
+from unweave.core.parts import import_module, own_modules
 from unweave.core.spec import spec
 from unweave.data import Dataset
 from unweave.evaluation.monitor import LaneMonitor, Measure, monitor_of
@@ -84,7 +84,7 @@ class Task:
         return any(folder.locked for folder in self.folders if not folder.ended)
 
     def read_outcomes(self) -> list[Outcome]:
-        """Read the outcomes of runs that other processes may have trained, as far as they are."""
+        """Read the outcomes of runs, which other processes may have trained, so far."""
         return [
             recall(folder, run) if (folder.path / RUN).exists() else Outcome(run, None, [], None)
             for run, folder in zip(self.runs, self.pull(), strict=True)
@@ -104,8 +104,7 @@ class Task:
 
     def to_json(self) -> dict[str, Any]:
         """Return what `from_json` reads: the fields, and the modules of users' own parts."""
-        parts = sorted({name.partition(":")[0] for run in self.runs for name in own_parts(run)})
-        return {"imports": parts, "task": specs.to_json(self)}
+        return {"imports": own_modules(self.runs), "task": specs.to_json(self)}
 
     @classmethod
     def from_json(cls, content: dict[str, Any]) -> Self:
@@ -116,7 +115,7 @@ class Task:
 
 
 class Trained(NamedTuple):
-    """Outcomes of runs that ended together, how long they were trained, and where."""
+    """Outcomes of runs that ended together, with training time and device."""
 
     outcomes: list[Outcome]
     seconds: float = 0.0
@@ -149,7 +148,7 @@ class Job:
 
     @cached_property
     def monitor(self) -> LaneMonitor | None:
-        """What measures the runs while they train."""
+        """The monitor that measures the runs while they train."""
         return monitor_of(self.task.measure, self.task.runs, self.dataset, self.validation)
 
     def of(self, runs: Iterable[Run]) -> Self:
@@ -207,7 +206,7 @@ class Executor(Protocol):
     """Trains jobs: in this process, in others, or on other machines."""
 
     def load_on(self, device: str) -> torch.device:
-        """Return where this process needs the data of runs that train on a device."""
+        """Return where this process loads the data of runs that train on `device`."""
 
     def run(
         self, jobs: Iterable[Job], progress: Progress, deadline: float = math.inf
@@ -222,8 +221,8 @@ class Executor(Protocol):
 class ThisProcess:
     """Trains one task after the other in this process.
 
-    Tasks of which another process trains a run are left to it. This waits for them at the end, and
-    trains what the other process has not done when it ends.
+    If another process trains a run of a task, the task is left to it; at the end this process
+    waits for it, and trains whatever it left undone.
     """
 
     lanes: int | None = None  # runs in a task; by default all that can train together

@@ -1,5 +1,6 @@
 """Held-out loss: distortion, rate and R^2 of models on observations they are not trained on."""
 
+import math
 from collections.abc import Callable, Sequence
 from functools import cached_property
 from typing import NamedTuple
@@ -20,6 +21,9 @@ _MEAN_ROWS = 10_000  # observations that the mean of the training data is estima
 _AT_ONCE = 256  # of them
 _MOST_TIMES = 20
 _SHARE = 0.04  # of the time of training that validation may take
+_DOMINANT = 0.9  # share of the variance of all that a hundredth of the observations may have
+_NAMED = 3  # of them
+_LEAST = 10  # observations from which few can be told from many
 
 
 class HeldOutLoss(NamedTuple):
@@ -28,6 +32,40 @@ class HeldOutLoss(NamedTuple):
     distortion: float
     rate: float
     r2: float
+
+    @property
+    def total(self) -> float:
+        """Distortion plus rate, whatever the weights of the objective are."""
+        return self.distortion + self.rate
+
+
+class Dominant(NamedTuple):
+    """Few observations that have nearly all of the variance, most of it first."""
+
+    names: Sequence[str]
+    among: int  # so many observations
+    share: float
+
+    def describe(self) -> str:
+        """Say which observations these are, and what R^2 is worth.
+
+        >>> Dominant(["S9"], 320, 0.9951).describe().partition(",")[0]
+        'one of 320 observations (S9) has 99.5% of their variance'
+        """
+        one = len(self.names) == 1
+        which = "one" if one else f"{len(self.names):,}"
+        more = ", ..." if len(self.names) > _NAMED else ""
+        return (
+            f"{which} of {self.among:,} observations ({', '.join(self.names[:_NAMED])}{more}) "
+            f"{'has' if one else 'have'} {self.percent} of their variance, so R^2 says nothing "
+            f"about the others: if {'it is' if one else 'they are'} wrong, correct or remove "
+            f"{'it' if one else 'them'}; otherwise try another scale, such as data.scale=percentile"
+        )
+
+    @property
+    def percent(self) -> str:
+        """The share, rounded down: it is not all of the variance."""
+        return f"{min(99.9, math.floor(1000 * self.share) / 10):g}%"
 
 
 def final_loss(measures: Sequence[Row]) -> HeldOutLoss | None:
@@ -44,9 +82,9 @@ class Validation:
     that does worse. Values are compared as the networks see them, after scaling.
     """
 
-    def __init__(self, held_out: Dataset, trained_on: Dataset, rows: int = _MOST_ROWS) -> None:
+    def __init__(self, held_out: Dataset, trained_on: Dataset) -> None:
         self.dataset, self.trained_on = held_out, trained_on
-        self.index = chosen_rows(held_out, rows)
+        self.index = chosen_rows(held_out, _MOST_ROWS)
 
     def interval(self, run: Run) -> int:
         """Return the steps between validations: 20 of a run, or fewer if these take too long.
@@ -65,6 +103,34 @@ class Validation:
         index = chosen_rows(self.trained_on, _MEAN_ROWS)
         sums = [self.trained_on.images(part).double().sum(0) for part in index.split(_AT_ONCE)]
         return torch.stack(sums).sum(0) / len(index)
+
+    @cached_property
+    def dominant(self) -> Dominant | None:
+        """The observations that have nearly all of the variance, if a hundredth of them do.
+
+        R^2 is then about these alone: if they are held out, by definition, and if they are among
+        those of the training, because they move the mean that others are compared with.
+        """
+        trained_on = chosen_rows(self.trained_on, _MEAN_ROWS)
+        pairs = (self.trained_on, trained_on, "training"), (self.dataset, self.index, "held-out")
+        found = [each for pair in pairs if (each := self._dominant(*pair))]
+        return max(found, key=lambda each: each.share, default=None)
+
+    def _dominant(self, dataset: Dataset, index: Tensor, kind: str) -> Dominant | None:
+        """Return the dominant ones of some observations."""
+        parts = [
+            (dataset.images(part) - self.mean).double().square().flatten(1).sum(1)
+            for part in index.split(_AT_ONCE)
+        ]
+        variation = torch.cat(parts).cpu()
+        most, places = variation.topk(max(1, len(index) // 100))
+        share = float(most.sum() / variation.sum())
+        if len(index) < _LEAST or not share >= _DOMINANT:
+            return None
+        enough = int((most.cumsum(0) < _DOMINANT * variation.sum()).sum()) + 1
+        rows, names = index[places[:enough].to(index.device)].tolist(), dataset.row_names
+        listed = [names[row] if names else f"{kind} observation {row}" for row in rows]
+        return Dominant(listed, len(index), float(most[:enough].sum() / variation.sum()))
 
     def measure(self, trained: StackedModels) -> list[HeldOutLoss]:
         """Return the held-out loss of every lane, with the same noise each time."""

@@ -13,7 +13,7 @@ _MOST_LANES = 64  # more on one device are hardly faster
 
 
 def lanes_for(runs: int, slots: int) -> int:
-    """Return how many runs to train in a task, so that every one of the slots gets work.
+    """Return how many runs to train in one task, so that every slot gets work.
 
     >>> lanes_for(20, 8), lanes_for(1000, 8), lanes_for(3, 8)
     (3, 64, 1)

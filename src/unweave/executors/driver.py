@@ -1,4 +1,4 @@
-"""Drive workers: submit tasks, look at the store, resubmit what was lost, and stop cleanly."""
+"""Drive workers: submit tasks, check the store, resubmit lost tasks, and stop cleanly."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ _DEVICES = ("auto", "cpu", "cuda")
 
 
 class TasksFailed(ValueError):
-    """Workers could not do some of their tasks; everything else is done and stored."""
+    """Some tasks failed; all others are done and their results stored."""
 
 
 def import_engine(module: str, extra: str) -> Any:
@@ -61,27 +61,27 @@ class Pool(Protocol):
 
     @property
     def window(self) -> int:
-        """How many tasks may be submitted and not ended."""
+        """The largest number of tasks that may be submitted at a time."""
 
     def probe(self, text: str) -> list[Hashable]:
-        """Let a worker of each machine do what a text requests.
+        """Send a request to one worker per machine.
 
         Return a key for each; [] if probes would have to queue.
         """
 
     def submit(self, texts: Sequence[str]) -> list[Hashable]:
-        """Let workers do what the texts request; return a key for each."""
+        """Submit requests to the workers; return a key for each."""
 
     def wait(self, seconds: float) -> dict[Hashable, Ended]:
         """Wait until attempts end, at most for some seconds; return those that have ended."""
 
     def stop(self) -> None:
-        """Ask the workers to save what they train and to stop."""
+        """Ask the workers to save their runs and to stop."""
 
 
 @dataclass(eq=False)
 class _Attempt:
-    """A task and what became of it so far."""
+    """A task and its state so far."""
 
     task: Task
     reached: int = 0  # steps of all runs that were stored when a worker died
@@ -112,7 +112,7 @@ class _Attempt:
         return "ready"
 
     def add(self, ended: Ended) -> None:
-        """Count the time of a worker; one that was stopped does not report its steps."""
+        """Add the time of a worker; a stopped worker does not report its steps."""
         if ended.steps:
             self.seconds += ended.seconds
             self.steps += ended.steps
@@ -122,13 +122,13 @@ class _Attempt:
         return self.task, last._replace(seconds=self.seconds, steps=self.steps)
 
     def give_back(self) -> None:
-        """Submit it again later, and later each time."""
+        """Submit the task again, after a delay that grows each time."""
         pause = min(_MOST_PAUSE, _LOOK_AGAIN * 2 ** min(self.returned, 10))
         self.not_before = time.monotonic() + pause * (0.5 + random.random())
         self.returned += 1
 
     def count_loss(self) -> None:
-        """Count a worker that died; one whose task made progress does not count."""
+        """Count a dead worker, unless its task made progress."""
         reached = sum(self.task.read_steps())
         self.lost = 1 if reached > self.reached else self.lost + 1
         self.reached = reached
@@ -142,7 +142,7 @@ def drive(
     stops: Callable[[], bool],
     leaves: Callable[[], bool],
 ) -> Iterator[tuple[Task, Ended]]:
-    """Let workers do tasks in order; yield each as it ends, done or failed.
+    """Run tasks on the workers in order; yield each as it ends, done or failed.
 
     A task whose worker died is submitted again, at most `tries` times without progress. A task that
     another process trains waits until that one is done or gone.
@@ -154,7 +154,7 @@ def drive(
         watch: called between two looks at the workers, with the tasks that are submitted and those
             that wait for other processes.
         stops: whether to stop, after the workers have saved what they train.
-        leaves: whether to leave the workers alone then, which go on without this process.
+        leaves: whether to leave the workers running then, without this process.
     """
     waiting, running = [_Attempt(task) for task in tasks], dict[Hashable, _Attempt]()
     try:
@@ -185,7 +185,7 @@ def drive(
 def _ready(waiting: Sequence[_Attempt], count: int) -> tuple[list[_Attempt], list[_Attempt]]:
     """Return the first attempts that can be submitted, at most `count`, and those that are done.
 
-    It looks at no others, because a store of many runs may be slow.
+    Others are not looked up, because a store of many runs may be slow.
     """
     found: dict[str, list[_Attempt]] = {"done": [], "waits": [], "ready": []}
     for attempt in waiting:
@@ -219,7 +219,7 @@ def _judge(attempt: _Attempt, ended: Ended, tries: int) -> Ended | None:
 
 
 def _stop(pool: Pool, running: int) -> None:
-    """Let workers save what they train, and wait for them."""
+    """Ask the workers to save their runs, and wait until they have."""
     pool.stop()  # also tasks that were submitted when an error or a second Ctrl-C came
     deadline = time.monotonic() + _SAVING
     while running and time.monotonic() < deadline:
@@ -229,7 +229,7 @@ def _stop(pool: Pool, running: int) -> None:
 def _score_parts(
     pool: Pool, parts: Iterable[ScoringTask], tries: int
 ) -> Iterator[dict[str, dict[str, Any]]]:
-    """Let workers score runs; yield what each has scored.
+    """Score runs on the workers; yield the scores of each part.
 
     A part whose worker died is scored again, a few times. If that does not help, each of its runs
     is scored alone, so that one bad run does not cost the scores of the others.
@@ -279,7 +279,7 @@ class RemoteExecutor(abc.ABC):
         return True
 
     def load_on(self, device: str) -> torch.device:
-        """Return the CPU if this process only describes runs, otherwise the device itself."""
+        """Return the CPU if other processes train, otherwise the device itself."""
         if not self.is_remote(device):
             return pick_device(device)
         if device not in _DEVICES:
@@ -289,7 +289,7 @@ class RemoteExecutor(abc.ABC):
     def run(
         self, jobs: Iterable[Job], progress: Progress, deadline: float = math.inf
     ) -> Iterator[Trained]:
-        """Divide jobs into tasks, let workers do these, and yield outcomes as they end."""
+        """Divide jobs into tasks, run them on the workers, and yield outcomes as they end."""
         self.check()
         every = list(jobs)
         for job in every:
@@ -299,6 +299,10 @@ class RemoteExecutor(abc.ABC):
         failures: list[str] = []
         in_use: list[RunFolder] = []
         first = every[0].task
+        if all(job.task.is_done for job in every):  # nobody has to work, so no cluster is needed
+            yield from (Trained(_collect(job.task, in_use)) for job in every)
+            _delete_leftovers(first, in_use)
+            return
         with self.open(first.device, first.store or "") as pool, Interrupt() as interrupt:
             tasks = self._tasks(every, pool)
             yield from (Trained(_settled(job, tasks, in_use)) for job in every)
@@ -315,13 +319,10 @@ class RemoteExecutor(abc.ABC):
                     else:
                         found = ended.seconds, ended.steps, task.device, ended.machine
                         yield Trained(_collect(task, in_use), *found)
-        if store := first.run_store:
-            own_leases().delete_dead_records(store.root)  # of workers that were killed
+        _delete_leftovers(first, [] if interrupt.requested else in_use)
         if interrupt.requested:
             stored = [outcome for job in every for outcome in job.task.read_outcomes()]
             raise TrainingInterrupted(stored, interrupt.terminated)
-        for folder in in_use:
-            folder.clean_up()
         if failures:
             raise TasksFailed(
                 f"{len(failures)} of {count_noun(len(tasks), 'task')} failed, and everything else "
@@ -329,7 +330,7 @@ class RemoteExecutor(abc.ABC):
             )
 
     def score(self, task: ScoringTask) -> Iterator[dict[str, dict[str, Any]]]:
-        """Let workers score runs; yield what each has scored."""
+        """Score runs on the workers; yield the scores of each part."""
         self.check()
         with self.open(task.device, task.folders[0].rpartition("/")[0]) as pool:
             size = self.lanes or lanes_for(len(task.folders), pool.slots)
@@ -357,7 +358,7 @@ class RemoteExecutor(abc.ABC):
 
 
 def _check_sendable(task: Task) -> None:
-    """Refuse tasks that other processes cannot do."""
+    """Refuse tasks that cannot be sent to other processes."""
     if task.store is None:
         raise ValueError(
             'training in other processes needs a store that they share: give store="runs"'
@@ -370,7 +371,7 @@ def _check_sendable(task: Task) -> None:
 
 
 def _create_folders(tasks: Sequence[Task]) -> None:
-    """Create the folders of runs, by which workers see the store, and `unweave status` the runs."""
+    """Create the run folders, so that workers find the store and `unweave status` the runs."""
     pairs = [pair for task in tasks for pair in zip(task.runs, task.folders, strict=True)]
     missing = [(run, folder) for run, folder in pairs if not (folder.path / RUN).exists()]
     if missing:
@@ -381,7 +382,7 @@ def _create_folders(tasks: Sequence[Task]) -> None:
 
 
 def _probe(pool: Pool, text: str, stops: Callable[[], bool]) -> None:
-    """Let a worker of each machine check that it could do a task, before any is done."""
+    """Ask one worker per machine to check that it could run a task, before any task runs."""
     waiting, lost = set(pool.probe(text)), list[Ended]()
     count = len(waiting)
     while waiting and not stops():
@@ -392,7 +393,7 @@ def _probe(pool: Pool, text: str, stops: Callable[[], bool]) -> None:
             lost += [ended] if ended.how == "died" else []
     if lost and len(lost) == count:  # a machine that is gone does no harm if there are others
         why = f" ({lost[0].text})" if lost[0].text else ""
-        raise ValueError(f"a worker died before it had anything to do{why}")
+        raise ValueError(f"a worker died before it got a task{why}")
 
 
 def _names(task: Task) -> str:
@@ -406,6 +407,14 @@ def _settled(job: Job, tasks: Sequence[Task], in_use: list[RunFolder]) -> list[O
     todo = {run.digest for task in tasks for run in task.runs}
     rest = tuple(run for run in job.task.runs if run.digest not in todo)
     return _collect(replace(job.task, runs=rest), in_use) if rest else []
+
+
+def _delete_leftovers(task: Task, in_use: Sequence[RunFolder]) -> None:
+    """Delete what killed workers left: their records, and files in folders that were in use."""
+    if store := task.run_store:
+        own_leases().delete_dead_records(store.root)
+    for folder in in_use:
+        folder.clean_up()
 
 
 def _collect(task: Task, in_use: list[RunFolder]) -> list[Outcome]:

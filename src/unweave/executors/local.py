@@ -50,7 +50,7 @@ class Local(RemoteExecutor):
         """Do nothing: everything is installed."""
 
     def devices(self, device: str) -> list[str]:
-        """Return the device of each process, for what `--device` says."""
+        """Return the device of each process, as `--device` requests."""
         gpus = torch.cuda.device_count() if device in ("auto", "cuda") else 0
         each = [f"cuda:{n}" for n in range(gpus)] if gpus > 1 else [str(pick_device(device))]
         return [each[n % len(each)] for n in range(self.processes or len(each))]
@@ -90,8 +90,8 @@ class Local(RemoteExecutor):
 class LocalPool:
     """Workers on this machine, one for each device; one that died is started again.
 
-    A device at which several tasks in a row have died gets no more of them, unless it is the last:
-    it is probably broken, and would soon have taken all tasks.
+    A device on which several tasks in a row died gets no more, unless it is the last one: it is
+    probably broken, and would otherwise soon take all tasks.
     """
 
     def __init__(self, devices: Sequence[str]) -> None:
@@ -157,7 +157,7 @@ class LocalPool:
         return {key: ended}
 
     def stop(self) -> None:
-        """Let busy workers save and stop."""
+        """Ask busy workers to save and stop."""
         for place in self._busy:
             self._workers[place].process.terminate()
 
@@ -198,7 +198,7 @@ class _Worker:
         replies.put((self, ""))
 
     def send(self, text: str) -> None:
-        """Let the worker do a task; one that has died meanwhile does not."""
+        """Send a task to the worker; if it has died, nothing happens."""
         assert self.process.stdin is not None
         with contextlib.suppress(BrokenPipeError):
             self.process.stdin.write(f"{text}\n")
@@ -206,14 +206,14 @@ class _Worker:
 
     @property
     def last_stderr_line(self) -> str:
-        """The last line that it has printed to stderr, which may say why it died."""
+        """The last line of its stderr, which may say why it died."""
         size = self._errors.seek(0, os.SEEK_END)
         self._errors.seek(max(0, size - _MOST_CHARACTERS))
         lines = self._errors.read().decode(errors="replace").strip().splitlines()
         return f"it printed last: {lines[-1]}" if lines else ""
 
     def end(self, kill: bool) -> None:
-        """Kill the process, or let it end by itself when it has nothing to do."""
+        """Kill the process if it is busy; otherwise let it exit by itself."""
         assert self.process.stdin is not None
         if kill:
             self.process.kill()
@@ -232,7 +232,7 @@ class _Worker:
 
 
 def _environment(device: str) -> dict[str, str]:
-    """Return the environment of a worker: it sees its own GPU, and imports what this one does."""
+    """Return the environment of a worker: its own GPU, and the same import path as this process."""
     environment = os.environ | {"PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
     if (index := torch.device(device).index) is not None:
         every = os.environ.get("CUDA_VISIBLE_DEVICES", "").split(",")

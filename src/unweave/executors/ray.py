@@ -21,6 +21,9 @@ from unweave.executors.driver import Pool, RemoteExecutor, import_engine
 from unweave.executors.worker import Ended, work
 
 _ANSWER = 10.0  # seconds until a cluster has to answer
+_FRAME = 9  # bytes of the header of an HTTP/2 frame: its length, type, flags and stream
+_SETTINGS = b"\x04"  # the type of the first frame on each side of a connection
+_PREFACE = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + b"\0\0\0" + _SETTINGS + bytes(5)
 _Share = Annotated[float, Field(ge=0)]
 
 
@@ -71,12 +74,30 @@ class Ray(RemoteExecutor):
             _check_answers(address or "")
             with _keep_sigterm():
                 ray.init(address=address, **quiet)
-        except (OSError, RuntimeError, ValueError, ray.exceptions.RayError) as error:
-            where = f" at {address}" if address else ""
+        except Exception as error:  # Ray raises errors of many kinds, also plain ones
+            if address in (None, "local"):
+                raise ValueError(
+                    f"cannot start a Ray cluster here ({error_line(error)}): start one with `ray "
+                    "start --head` and run the command again"
+                ) from None
+            if _is_denied(error):
+                raise ValueError(
+                    f"the Ray cluster at {address} expects another token: set RAY_AUTH_MODE=token, "
+                    "and copy ~/.ray/auth_token from the machine that started the cluster"
+                ) from None
             raise ValueError(
-                f"cannot reach a Ray cluster{where} ({error_line(error)}): start one with `ray "
-                "start --head`, or leave out the address to start one here"
+                f"cannot reach a Ray cluster at {address} ({error_line(error)}): start one with "
+                "`ray start --head`, or leave out the address to start one here"
             ) from None
+
+
+def _is_denied(error: BaseException | None) -> bool:
+    """Return whether a cluster has rejected the token of this process, or that it has none."""
+    while error is not None:
+        if "InvalidAuthToken" in str(error):
+            return True
+        error = error.__cause__ or error.__context__
+    return False
 
 
 @contextlib.contextmanager
@@ -91,10 +112,10 @@ def _keep_sigterm() -> Iterator[None]:
 
 
 def _find_cluster(address: str | None) -> str | None:
-    """Return the address of a cluster that is known here, as Ray finds it, if it answers.
+    """Return the address of the cluster that Ray would find here, if it answers.
 
-    Ray would wait for minutes for one that has ended. Then None starts another one here, and
-    "auto", with which a cluster has to be there, gives the old address.
+    Ray would wait minutes for a cluster that has ended. In that case None starts a new one here;
+    "auto", which requires a running cluster, returns the old address.
     """
     if given := os.environ.get("RAY_ADDRESS"):
         return given
@@ -109,10 +130,22 @@ def _find_cluster(address: str | None) -> str | None:
 
 
 def _check_answers(address: str) -> None:
-    """Raise an OSError if nothing answers at a host and port; Ray would wait for minutes."""
+    """Raise an OSError unless a gRPC server, as Ray's are, answers at a host and port.
+
+    Ray would wait for minutes, also for another service whose port was given by mistake.
+    """
     host, _, port = address.removeprefix("ray://").rpartition(":")
-    if port.isdigit():
-        socket.create_connection((host, int(port)), timeout=_ANSWER).close()
+    if not port.isdigit():
+        return
+    with socket.create_connection((host, int(port)), timeout=_ANSWER) as connection:
+        if os.environ.get("RAY_USE_TLS", "0").lower() in ("1", "true"):
+            return  # what follows would be encrypted
+        connection.sendall(_PREFACE)
+        answer = b""
+        while len(answer) < _FRAME and (more := connection.recv(_FRAME - len(answer))):
+            answer += more
+    if answer[3:4] != _SETTINGS:
+        raise ConnectionError("another service answers there")
 
 
 class RayTasks:
@@ -147,7 +180,7 @@ class RayTasks:
 
     @property
     def _room(self) -> int:
-        """How many tasks can run at once on the machines that are there now."""
+        """How many tasks can run at once on the machines now in the cluster."""
         needs = [(name, need) for name, need in self._needs.items() if need]
         return sum(
             int(min((node["Resources"].get(name, 0.0) / need for name, need in needs), default=1))
@@ -164,7 +197,7 @@ class RayTasks:
         return 2 * max(1, self._room)  # one may come back
 
     def probe(self, text: str) -> list[Hashable]:
-        """Ask a worker of each machine; that takes no share of its resources, so none waits."""
+        """Ask one worker per machine; probes reserve no resources, so none has to queue."""
         on = import_module("ray.util.scheduling_strategies").NodeAffinitySchedulingStrategy
         for node in self._nodes:
             if node["Resources"].get("CPU"):
@@ -201,11 +234,11 @@ class RayTasks:
             return Ended("died", error_line(error))
 
     def stop(self) -> None:
-        """Cancel the tasks, which save what they train."""
+        """Cancel the tasks, which save their runs first."""
         self._cancel(force=False)
 
     def close(self) -> None:
-        """End what is still running."""
+        """Kill the tasks that are still running."""
         self._cancel(force=True)
 
     def _cancel(self, force: bool) -> None:

@@ -78,8 +78,8 @@ class Slurm(RemoteExecutor):
         submitit = import_engine("submitit", "slurm")
         if self.folder is None and "://" in store:
             raise ValueError(
-                f"submitit keeps files in a folder that all machines share, and {store} is none: "
-                "use --on slurm:folder=/shared/jobs"
+                f"submitit keeps files in a folder that all machines share, and {store} is not "
+                "one: use --on slurm:folder=/shared/jobs"
             )
         folder = Path(self.folder or Path(store) / FOLDER / "slurm")
         executor = submitit.AutoExecutor(
@@ -111,9 +111,10 @@ class ArrayJobs:
         self.device = "cuda" if settings.gpus and device != "cpu" else "cpu"
         self.threads = settings.cpus
         self._jobs: dict[Hashable, Any] = {}
+        self._stopped = False
 
     def probe(self, text: str) -> list[Hashable]:
-        """Ask nobody: it would wait in the queue, and each task checks the store itself."""
+        """Send no probe: it would wait in the queue, and each task checks the store itself."""
         return []
 
     def submit(self, texts: Sequence[str]) -> list[Hashable]:
@@ -123,7 +124,7 @@ class ArrayJobs:
             try:
                 jobs = self._executor.map_array(Requeued(), texts[at : at + _ARRAY])
             except Exception as error:  # submitit raises errors of many kinds
-                raise ValueError(f"Slurm has refused the jobs: {error_line(error, -1)}") from None
+                raise ValueError(f"Slurm rejected the jobs: {error_line(error, -1)}") from None
             self._jobs |= {job.job_id: job for job in jobs}  # `stop` has to know them already
             keys += [job.job_id for job in jobs]
         return keys
@@ -132,19 +133,21 @@ class ArrayJobs:
         """Return the jobs that have ended, after some seconds if there are none."""
         if not (done := [key for key, job in self._jobs.items() if job.done()]):
             time.sleep(seconds)
-        return {key: _ended(self._jobs.pop(key)) for key in done}
+        return {key: self._ended(self._jobs.pop(key)) for key in done}
 
     def stop(self) -> None:
-        """Cancel the jobs, which save what they train."""
+        """Cancel the jobs, which save their runs first; those in the queue have no results."""
+        self._stopped = True
         for job in self._jobs.values():
             job.cancel(check=False)
 
-
-def _ended(job: Any) -> Ended:
-    try:
-        return Ended.read(job.result())
-    except Exception as error:  # submitit raises errors of many kinds for a job without a result
-        return Ended("died", f"job {job.job_id}: {error_line(error, -1)}")
+    def _ended(self, job: Any) -> Ended:
+        if self._stopped:  # submitit waits 15 seconds for each result
+            return Ended("stopped")
+        try:
+            return Ended.read(job.result())
+        except Exception as error:  # submitit raises errors of many kinds if there is no result
+            return Ended("died", f"job {job.job_id}: {error_line(error, -1)}")
 
 
 class Requeued:

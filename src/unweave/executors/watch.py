@@ -1,4 +1,4 @@
-"""Show how far workers are, from what the store says."""
+"""Show the progress of workers, as recorded in the store."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ class Watch:
             self._display.__exit__()
 
     def look(self, running: Sequence[Task], elsewhere: Sequence[Task]) -> None:
-        """Read how far tasks are, here or elsewhere, if the last look is long enough ago."""
+        """Read the progress of tasks, if the last reading is long enough ago."""
         if not self._console or time.monotonic() - self._last < _SECONDS:
             return
         tasks = [*running, *elsewhere]
@@ -65,7 +65,7 @@ class Watch:
         self._display.update("steps", sum(self._reached.values()), detail=texts)
 
     def end(self, task: Task) -> None:
-        """Read what became of a task that has ended."""
+        """Read the outcome of a task that has ended."""
         task.pull()
         self._read(task)
         self._last = 0.0  # the next look shows it

@@ -1,4 +1,4 @@
-"""A worker: does the tasks that another process describes, and says how each of them ended.
+"""A worker: do the tasks that another process describes, and report how each ended.
 
 `python -m unweave.executors.worker` reads a task in each line of its standard input and answers
 each with a line. It ends with the process that started it, after saving what it trains.
@@ -33,6 +33,7 @@ from unweave.core.parallel import WorkerKilled, usable_cores, use_cores
 from unweave.core.parts import import_module, parts_of
 from unweave.core.processes import this_process
 from unweave.core.spec import digest, from_json
+from unweave.data import Arrays, Folder
 from unweave.evaluation.scoring import ScoringTask
 from unweave.evaluation.tasks import Job, Task, Trained
 from unweave.training import TrainingInterrupted, pick_device
@@ -44,7 +45,7 @@ from unweave.training.progress import ConsoleProgress
 
 HowEnded = Literal["done", "busy", "stopped", "died", "failed"]
 
-_QUICK = 15.0  # seconds that a probe waits for the store: nobody has looked there before
+_QUICK = 15.0  # seconds that a probe waits for the store, which this machine has not read before
 _SAVING = 300.0  # seconds to save what is trained, when the driver is gone
 _WIDTH = 200  # characters of a line of the log
 
@@ -76,7 +77,7 @@ def request(task: Task | ScoringTask, probe: bool = False) -> str:
 
 
 def work(text: str) -> str:
-    """Do the task that `request` described, in any process; describe how it ended."""
+    """Do the task that `request` described, and return how it ended, as text."""
     begun, content = time.monotonic(), json.loads(text)
     with _interruptible() if "scoring" in content else Interrupt(unattended=True):
         ended = _attempt(content)
@@ -102,7 +103,7 @@ def _attempt(content: dict[str, Any]) -> Ended:
     except (TrainingInterrupted, KeyboardInterrupt):
         return Ended("stopped")
     except Exception as error:
-        # Of the machine, perhaps: its memory, its GPU or its network. Another try may succeed.
+        # Perhaps an error of the machine: its memory, GPU or network. Another try may succeed.
         passing = isinstance(error, (OSError, RuntimeError, MemoryError, WorkerKilled, NotSeen))
         how: HowEnded = "died" if passing and not content["probe"] else "failed"
         return Ended(how, f"{str(error) or type(error).__name__} (on {host})")
@@ -134,11 +135,10 @@ def _find_folder(path: Path, patience: float) -> None:
 def _find_data(task: Task) -> None:
     """Look for the files that the data of a task are read from."""
     for part in parts_of(task.runs[0].data):
-        path = getattr(part, "path", None)
-        if path is not None and not Path(path).exists():
+        if isinstance(part, (Arrays, Folder)) and not Path(part.path).exists():
             raise NotSeen(
-                f"the workers cannot see the data: there is no {path}; copy it to a folder that "
-                "all machines share"
+                f"the workers cannot see the data: there is no {part.path}; copy it to a "
+                "folder that all machines share"
             )
 
 
@@ -156,7 +156,7 @@ def _score(content: dict[str, Any], patience: float) -> Ended:
 
 @contextlib.contextmanager
 def _threads(threads: int) -> Iterator[None]:
-    """Inside, use this many threads, or all cores for 0."""
+    """Use this many threads inside the block; 0 means all cores."""
     before, cores = torch.get_num_threads(), threads or usable_cores()
     torch.set_num_threads(cores)
     use_cores(cores)
@@ -183,7 +183,11 @@ def _train(task: Task) -> Trained:
 
 
 class _Log(io.TextIOBase):
-    """The log of this worker. Where the store is elsewhere, it is copied there now and then."""
+    """The log of this worker. Where the store is elsewhere, it is copied there now and then.
+
+    Training goes on without a log if the disk is full; what else cannot be written is an error,
+    which a log that cannot be written must not hide.
+    """
 
     def __init__(self, path: Path) -> None:
         self._path, self._file = path, path.open("a", encoding="utf-8", buffering=1)
@@ -191,26 +195,28 @@ class _Log(io.TextIOBase):
 
     def write(self, text: str) -> int:
         """Write text."""
-        count = self._file.write(text)
+        with contextlib.suppress(OSError):
+            self._file.write(text)
         if time.monotonic() - self._pushed >= BEAT:
             self._push()
-        return count
+        return len(text)
 
     def close(self) -> None:
         """Write what is left."""
-        self._file.close()
+        with contextlib.suppress(OSError):
+            self._file.close()
         self._push()
         super().close()
 
     def _push(self) -> None:
-        with contextlib.suppress(OSError):  # training goes on without a log
+        with contextlib.suppress(OSError):
             files.disk.push(self._path)
         self._pushed = time.monotonic()
 
 
 @contextlib.contextmanager
 def _log(store: Path) -> Iterator[TextIO]:
-    """Open the log of this worker; what is printed inside goes there."""
+    """Open the log of this worker, and redirect everything printed in the block to it."""
     path = log_path(store, str(this_process()))
     with (
         own_leases().working(store),  # its record keeps others from deleting the folder
@@ -229,7 +235,7 @@ def _datasets(_data: str, device: str) -> Datasets:
 
 @contextlib.contextmanager
 def _interruptible() -> Iterator[None]:
-    """Inside, SIGTERM and Ctrl-C raise KeyboardInterrupt, whatever handlers the engine has set."""
+    """Raise KeyboardInterrupt on SIGTERM and Ctrl-C, whatever handlers the engine has set."""
     main = threading.current_thread() is threading.main_thread()
     numbers = (signal.SIGTERM, signal.SIGINT) if main else ()
     before = {number: signal.signal(number, signal.default_int_handler) for number in numbers}
@@ -260,7 +266,7 @@ def main() -> None:
     threading.Thread(target=read, daemon=True).start()
     while (text := texts.get()) is not None:
         busy.set()
-        if orphaned.is_set():  # nobody waits for what was sent last
+        if orphaned.is_set():  # nobody reads the last reply
             break
         reply = work(text)
         busy.clear()

@@ -1,1 +1,1 @@
-"""The explorer: what its page shows of runs and models, computed and written for the browser."""
+"""The explorer: compute what its page shows of runs and models, and write it for the browser."""

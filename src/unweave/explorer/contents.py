@@ -63,7 +63,7 @@ class RunData:
 
 @dataclass(frozen=True)
 class TermLabel:
-    """A score, or a term of a log or of measurements, as people read it."""
+    """A readable name for a score, or for a term of a log or of measurements."""
 
     name: str
     unit: str
@@ -102,9 +102,9 @@ class Colours:
 
 @dataclass(frozen=True)
 class Units:
-    """Values as the user has them are x scale + shift of values as the network has them.
+    """A value in the user's units is x scale + shift, for a value x of the network.
 
-    There is one number for all, one a channel, or one a column. The scale of what is constant is 0.
+    There is one number for all values, one per channel, or one per column; constants have scale 0.
     `clip` says that the network's values are limited to [0, 1].
     """
 
@@ -158,6 +158,7 @@ class LatentVariable:
     groups: Sequence[str]
     factor: str | None
     share: float
+    above_chance: bool
 
 
 @dataclass(frozen=True)
@@ -188,6 +189,7 @@ class LabelledFactor:
     values: Sequence[str]  # names of the classes; empty for a continuous factor
     ordered: bool
     continuous: bool
+    at_chance: str  # what the rows show if no share of it is above chance; otherwise ""
 
 
 @dataclass(frozen=True)
@@ -254,9 +256,9 @@ class ModelData:
     variables: Sequence[LatentVariable]
     rate: Rate
     factors: Sequence[LabelledFactor]
-    information: Array  # (V, K)
-    informative: Sequence[Sequence[bool]]  # (V, K)
-    chance: Sequence[float]
+    shares: Array  # (V, K); see `FactorShares`
+    above_chance: Sequence[Sequence[bool]]  # (V, K)
+    chance: Sequence[float]  # (K,)
     rows: ObservedRows
     prior: Array  # samples, (n, D)
     start: int
@@ -302,7 +304,7 @@ class _Arrays:
 
 
 def in_planes(content: bytes, count: int) -> bytes:
-    r"""Return all first bytes of `count`, then all second bytes, and so on.
+    r"""Return the first bytes of all `count` numbers, then the second bytes, and so on.
 
     >>> in_planes(b"aAbBc", 2)
     b'abcAB\x00'

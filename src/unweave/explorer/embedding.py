@@ -1,15 +1,13 @@
 """Points in the plane for codes: principal components, and embeddings of other packages."""
 
-import logging
-import warnings
-from collections.abc import Iterator
-from contextlib import contextmanager
 from importlib import import_module
 from importlib.util import find_spec
 from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
+
+from unweave.core.notes import quietly
 
 Array = NDArray[np.float32]
 Method = Literal["umap", "pacmap"]
@@ -44,24 +42,11 @@ def embed(codes: Array, method: Method, seed: int) -> Array:
     if not np.ptp(codes, axis=0).any():  # both methods find no neighbours in a single point
         return np.zeros((len(codes), 2), np.float32)
     wide = np.pad(codes, ((0, 0), (0, max(0, 2 - codes.shape[1]))))  # start in two dimensions
-    with warnings.catch_warnings(), _quiet(method):
-        warnings.simplefilter("ignore")  # that a fixed seed means one thread, and the like
+    with quietly(method):  # that a fixed seed means one thread, and the like
         package: Any = import_module(method)
         reducer = package.UMAP if method == "umap" else package.PaCMAP
         plane = reducer(n_components=2, random_state=seed).fit_transform(wide)
     return np.asarray(plane, np.float32)
-
-
-@contextmanager
-def _quiet(package: str) -> Iterator[None]:
-    """Log only errors of a package, not that a seed is set or neighbours are fewer."""
-    logger = logging.getLogger(package)
-    before = logger.level
-    logger.setLevel(logging.ERROR)
-    try:
-        yield
-    finally:
-        logger.setLevel(before)
 
 
 def check_method(method: str) -> None:

@@ -30,14 +30,14 @@ _FRAME = Markup(
 class InlinePage:
     """A page that a notebook shows inline."""
 
-    def __init__(self, content: bytes, height: int = _HEIGHT) -> None:
-        self.content, self.height = content, height
+    def __init__(self, content: bytes) -> None:
+        self.content = content
 
     def __repr__(self) -> str:
         return f"InlinePage({len(self.content):,} bytes)"
 
     def _repr_html_(self) -> str:
-        return str(_FRAME.format(self.content.decode(), self.height))
+        return str(_FRAME.format(self.content.decode(), _HEIGHT))
 
 
 def explore(

@@ -1,4 +1,4 @@
-"""The little of HTTP that the explorer's server speaks: one strict request a connection."""
+"""The subset of HTTP that the explorer's server speaks: one strict request per connection."""
 
 import re
 import socket
@@ -50,7 +50,7 @@ class Response:
     headers: Mapping[str, str] = field(default_factory=dict)
 
     def to_bytes(self, head_only: bool = False) -> bytes:
-        """Return what is sent."""
+        """Return the bytes to send."""
         every = {
             "Content-Type": self.content_type,
             "Content-Length": str(len(self.body)),

@@ -33,7 +33,7 @@ from unweave.explorer.onnx_export import export_decoder, export_encoder
 from unweave.explorer.pictures import colours_of, strip, thumbnail_sheets
 from unweave.explorer.quantiles import prior_quantiles
 from unweave.latents import prior_samples
-from unweave.report.analysis import Analysis, Variable, analyse
+from unweave.report.analysis import Analysis, BestVariables, Variable, analyse
 from unweave.report.pictures import ColourMap, are_pixels, is_image
 from unweave.report.traversals import image_colours
 from unweave.report.vectors import vectors_of
@@ -95,10 +95,10 @@ def model_data(
         autoencodes=run.objective.autoencodes,
         variables=_variables(analysis),
         rate=_rate(analysis),
-        factors=[_factor(analysis, name) for name in _factor_names(analysis)],
-        information=analysis.matrix.astype(np.float32),
-        informative=analysis.informative.tolist(),
-        chance=analysis.chance.tolist(),
+        factors=[_factor(analysis, best) for best in analysis.best_variables],
+        shares=analysis.shares.values.astype(np.float32),
+        above_chance=analysis.shares.above_chance.tolist(),
+        chance=analysis.shares.chance.tolist(),
         rows=_rows(analysis, order, thumbnails, colours, embedding, seed),
         prior=_coarse(prior_samples(model.prior(), _PRIOR_SAMPLES, noise).cpu()),
         start=0,
@@ -152,44 +152,30 @@ def _variables(analysis: Analysis) -> list[LatentVariable]:
     names = variable_names(latent)
     active = {variable.number for variable in analysis.active}
     groups = _groups_around(analysis)
-    return [
-        _variable(
-            analysis,
-            each._replace(name=names[each.number]),
-            quantiles,
-            each.number in active,
-            groups[each.number],
+
+    def described(variable: Variable) -> LatentVariable:
+        number, columns, discrete = variable.number, variable.columns, variable.discrete
+        q, p = (masses.tolist() for masses in analysis.masses(variable)) if discrete else ([], [])
+        return LatentVariable(
+            number=number,
+            name=names[number],
+            columns=(columns.start, columns.stop),
+            discrete=discrete,
+            classes=len(p),
+            kl=variable.kl,
+            information=variable.information,
+            active=number in active,
+            quantiles=[] if discrete else _rounded(quantiles[columns]),
+            prior_masses=p,
+            masses=q,
+            groups=groups[number],
+            # The mean code of an unused variable may follow a factor too, far below its noise.
+            factor=variable.factor if number in active else None,
+            share=variable.share if number in active else 0.0,
+            above_chance=number in active and variable.above_chance,
         )
-        for each in analysis.variables
-    ]
 
-
-def _variable(
-    analysis: Analysis,
-    variable: Variable,
-    quantiles: NDArray[np.float64],
-    active: bool,
-    groups: list[str],
-) -> LatentVariable:
-    columns, discrete = variable.columns, variable.discrete
-    q, p = (masses.tolist() for masses in analysis.masses(variable)) if discrete else ([], [])
-    return LatentVariable(
-        number=variable.number,
-        name=variable.name,
-        columns=(columns.start, columns.stop),
-        discrete=discrete,
-        classes=len(p),
-        kl=variable.kl,
-        information=variable.information,
-        active=active,
-        quantiles=[] if discrete else _rounded(quantiles[columns]),
-        prior_masses=p,
-        masses=q,
-        groups=groups,
-        # The mean code of an unused variable may follow a factor too, far below its noise.
-        factor=variable.factor if active else None,
-        share=variable.share if active else 0.0,
-    )
+    return [described(variable) for variable in analysis.variables]
 
 
 def _rounded(quantiles: NDArray[np.float64]) -> list[list[float]]:
@@ -220,17 +206,14 @@ def _rate(analysis: Analysis) -> Rate:
     )
 
 
-def _factor_names(analysis: Analysis) -> list[str]:
-    return [factor.name for _, factor in analysis.factors]
-
-
-def _factor(analysis: Analysis, name: str) -> LabelledFactor:
-    schema = analysis.model.dataset.schema
+def _factor(analysis: Analysis, best: BestVariables) -> LabelledFactor:
+    schema, name = analysis.model.dataset.schema, best.factor.name
     column, continuous = schema.column(name), name in schema.continuous
     kind = schema.factor(column).kind
     labels = schema.factor_labels[column] or range(schema.factor_sizes[column])
     values = [] if continuous else [value_text(label) for label in labels]
-    return LabelledFactor(name, values, continuous or kind != "categorical", continuous)
+    ordered = continuous or kind != "categorical"
+    return LabelledFactor(name, values, ordered, continuous, best.at_chance)
 
 
 # ---- rows of the data
@@ -246,7 +229,7 @@ def _rows(
 ) -> ObservedRows:
     table, model = analysis.table, analysis.model
     means = analysis.means[order].astype(np.float32)
-    chosen = [table.factor_names.index(name) for name in _factor_names(analysis)]
+    chosen = [table.factor_names.index(factor.name) for _, factor in analysis.factors]
     error = _errors(analysis)[order] if model.run.objective.autoencodes else None
     relaxed = torch.as_tensor(analysis.samples[order[:_POSTERIOR_SAMPLES]])
     observations = analysis.observations(order[:thumbnails].tolist())
@@ -289,7 +272,7 @@ def _error(model: FittedModel, index: NDArray[Any], means: NDArray[Any]) -> NDAr
 
 
 def _coarse(samples: Tensor) -> Array:
-    """Round samples to three digits: they are drawn as contours, and then take half the space."""
+    """Round samples to three digits, which halves their size and suffices for contours."""
     rounded: Array = samples.bfloat16().float().numpy()
     return rounded
 

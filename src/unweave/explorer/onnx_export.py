@@ -2,8 +2,6 @@
 
 import contextlib
 import copy
-import logging
-import warnings
 from collections.abc import Callable, Iterator
 from functools import cache, partial
 from importlib import import_module
@@ -16,6 +14,7 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from unweave.core.noise import Noise
+from unweave.core.notes import quietly
 from unweave.evaluation.model import FittedModel
 from unweave.evaluation.stacked import StackedModels
 from unweave.latents import prior_samples
@@ -130,7 +129,7 @@ class _Exported(nn.Module):
 def _graph(trained: StackedModels, part: _Part, examples: Tensor) -> Any:
     """Export a part as a graph with any size of the batch."""
     module = _Exported(trained, part.compute).eval()
-    with torch.no_grad(), _quietly(), _operators_listed_once():
+    with torch.no_grad(), quietly("torch"), _operators_listed_once():
         program = torch.onnx.export(
             module,
             (examples,),
@@ -147,24 +146,10 @@ def _graph(trained: StackedModels, part: _Part, examples: Tensor) -> Any:
 
 
 def _reason(error: BaseException) -> str:
-    """Return the first line of the error that a chain of errors began with."""
+    """Return the first line of the original error in a chain."""
     while error.__cause__ is not None:
         error = error.__cause__
     return str(error).strip().split("\n")[0] or type(error).__name__
-
-
-@contextlib.contextmanager
-def _quietly() -> Iterator[None]:
-    """Silence what the exporter says besides its errors."""
-    logger = logging.getLogger("torch")
-    level = logger.level
-    logger.setLevel(logging.ERROR)
-    try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")
-            yield
-    finally:
-        logger.setLevel(level)
 
 
 @contextlib.contextmanager
@@ -185,7 +170,7 @@ def _operators(method: Callable[..., Any], **options: int) -> Any:
 
 
 def _stripped(model: Any) -> bytes:
-    """Return the graph without what only people read, such as the lines of code it came from."""
+    """Return the graph without metadata, such as the lines of code it came from."""
     model.ClearField("metadata_props")
     model.ClearField("doc_string")
     graph = model.graph

@@ -73,7 +73,7 @@ def render(manifest: Manifest, bundles: Mapping[str, bytes]) -> bytes:
     """Return the page as HTML.
 
     Args:
-        manifest: what the page says of all runs. A page that is not served makes no request.
+        manifest: the runs that the page lists. A page that is not served makes no request.
         bundles: the bundles that are in the page, by run.
     """
     app = read_app()

@@ -1,4 +1,4 @@
-"""Texts without the paths of this machine, which others may read."""
+"""Remove the paths of this machine from texts that others may read."""
 
 import re
 

@@ -144,7 +144,7 @@ def curves(rows: Sequence[Row], most: int = MOST_ROWS) -> Curves:
     >>> curves([{"step": 5, "rate": 2.0}, {"step": 9, "rate": float("nan")}])
     Curves(step=[5, 9], terms={'rate': [2.0, None]})
     >>> curves([{"step": 5, "validation": {"rate": 2.0}, "metrics": {"mig/chen2018": 0.3}}]).terms
-    {'validation/rate': [2.0], 'mig/chen2018': [0.3]}
+    {'validation/rate': [2.0], 'metrics/mig/chen2018': [0.3]}
     """
     flat = [_flat(row) for row in evenly_spaced(rows, most)]
     keys = dict.fromkeys(key for row in flat for key in row if key != "step")
@@ -153,15 +153,13 @@ def curves(rows: Sequence[Row], most: int = MOST_ROWS) -> Curves:
 
 
 def _flat(row: Row) -> Row:
-    """Return a row with one level: a measurement is of kinds, which begin the names but metrics."""
+    """Return a measurement as a flat row; names begin with their kind."""
     if not any(isinstance(value, Mapping) for value in row.values()):
         return row
     flat: dict[str, Any] = {}
     for kind, value in row.items():
         if isinstance(value, Mapping):
-            flat |= {
-                name if kind == "metrics" else f"{kind}/{name}": v for name, v in value.items()
-            }
+            flat |= {f"{kind}/{name}": v for name, v in value.items()}
         else:
             flat[kind] = value
     return flat
@@ -173,12 +171,12 @@ def _rounded(value: object) -> float | None:
 
 
 def _is_drawable(number: float) -> bool:
-    """Whether axes can show a number; the width of a span of larger ones would be infinite."""
+    """Whether an axis can show a number: a range of larger ones would have an infinite width."""
     return abs(number) <= _LARGEST
 
 
 def terms(runs: Sequence[RunData]) -> dict[str, TermLabel]:
-    """Return what the scores and terms of runs are called, by their keys."""
+    """Return readable names of the scores and terms of runs, by their keys."""
     every = [each for run in runs for each in (run.scores, run.log.terms, run.measures.terms)]
     return {key: _term(key) for keys in every for key in keys}
 
@@ -190,9 +188,16 @@ def _term(key: str) -> TermLabel:
     TermLabel(name='MIG · chen2018', unit='', better='higher')
     >>> _term("validation/distortion")
     TermLabel(name='held-out distortion', unit='nats', better='lower')
+    >>> _term("metrics/mig/chen2018").name
+    'measured MIG · chen2018'
     """
-    measured = key.removeprefix("validation/")
-    name = metric_title(key) if measured == key else f"held-out {words(measured)}"
+    kind, _, measured = key.partition("/")
+    if kind == "validation":
+        name = f"held-out {words(measured)}"
+    elif kind in ("terms", "metrics"):
+        name = f"measured {metric_title(measured)}"
+    else:
+        name, measured = metric_title(key), key
     better: dict[int | None, Literal["higher", "lower"]] = {1: "higher", -1: "lower"}
     return TermLabel(name, "nats" if measured in _IN_NATS else "", better.get(direction(key), ""))
 

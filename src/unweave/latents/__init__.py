@@ -18,6 +18,7 @@ from unweave.latents.block import (
     Node as Node,
     SampledRateBlock as SampledRateBlock,
 )
+from unweave.latents.densities import CentredColumns as CentredColumns
 from unweave.latents.discrete import Bernoulli as Bernoulli, Categorical as Categorical
 from unweave.latents.distributions import (
     Bits as Bits,

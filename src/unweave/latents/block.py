@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Literal, NamedTuple, Self
 import torch
 from torch import Tensor, nn
 
+from unweave.core.noise import Noise
 from unweave.core.tensors import Numbers
 from unweave.latents.densities import FactorisedPrior
 from unweave.latents.distributions import (
@@ -33,6 +34,7 @@ from unweave.latents.prior import PriorDensity, normal, points, quasi_random_exp
 LOG_VARIANCE_BOUNDS = (-30.0, 20.0)
 _CDF_MARGIN = 2**-24  # distance that a prior's cdf keeps from 0 and 1
 _MIN_TRAVERSAL_STDDEV = 1e-3  # so that a traversal never collapses to a point
+_TRAVERSAL_SAMPLES = 10_000  # of a prior without a finite variance
 _ROWS = 4  # distributions at once, where an expectation needs many points for each
 
 Encode = Callable[[Tensor], Tensor]  # observations to the encoder's raw output for a block
@@ -230,7 +232,16 @@ class Block(ABC):
         return quantile.to(q.mean.dtype)
 
     def traversal_range(self, p: Distribution) -> tuple[Tensor, Tensor]:
-        """Return where traversals start and end: the prior's mean -/+ 2 stddevs, (D,) each."""
+        """Return where traversals start and end: the prior's mean -/+ 2 stddevs, (D,) each.
+
+        Without a finite variance, they span the central 95.4% of samples of the prior, the same
+        share as -/+ 2 stddevs of a normal distribution.
+        """
+        if not self.finite_variance:
+            samples = p.rsample(Noise(0, 0, "traversal", p.mean.device), (_TRAVERSAL_SAMPLES,))
+            shares = torch.special.ndtr(samples.new_tensor([-2.0, 2.0]))
+            low, high = samples.detach().quantile(shares, 0)
+            return low, high
         half = 2 * p.stddev.clamp(min=_MIN_TRAVERSAL_STDDEV)
         return p.mean - half, p.mean + half
 

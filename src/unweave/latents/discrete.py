@@ -160,9 +160,9 @@ class Bernoulli(DiscreteBlock):
     probability: Annotated[float, Field(gt=0, lt=1)] = 0.5
     """Probability of a one under the prior."""
     temperature: PositiveFloat = 0.66
-    """Temperature of the relaxed samples; lower is closer to one class."""
+    """Temperature of the relaxed samples; lower is closer to 0 or 1."""
     hard: bool = False
-    """Whether samples are rounded to one class (straight through)."""
+    """Whether samples are rounded to 0 or 1 (straight through)."""
     kind: Literal["bernoulli"] = tag("bernoulli")
     also_cites: ClassVar[tuple[str, ...]] = ("Maddison2017",)
 

@@ -54,7 +54,8 @@ class JointPrior(nn.Module):
 
 def _parent(blocks: dict[str, Latent], name: str) -> DiscreteBlock | None:
     """Return the block on which a block depends under the prior, if any."""
-    given = getattr(blocks[name], "given", None)
+    block = blocks[name]
+    given = block.given if isinstance(block, Categorical) else None
     if given is None:
         return None
     before = {other: blocks[other] for other in list(blocks)[: list(blocks).index(name)]}
@@ -277,10 +278,10 @@ class Product(BaseModel, Block, PriorDensity):
                     f"the prior of {name} needs an encoder, so it is not known before training: "
                     "use prior() of a fitted model"
                 )
-            if parent := getattr(block, "given", None):
+            if isinstance(block, Categorical) and block.given:
                 raise ValueError(
-                    f"the prior of {name} given {parent} is learned, so it is not known before "
-                    "training: use prior() of a fitted model"
+                    f"the prior of {name} given {block.given} is learned, so it is not known "
+                    "before training: use prior() of a fitted model"
                 )
             known[name] = block
         return known

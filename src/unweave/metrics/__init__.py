@@ -61,10 +61,10 @@ from unweave.metrics.mig_sup import mig_sup as mig_sup
 from unweave.metrics.modularity import modularity as modularity
 from unweave.metrics.options import MetricOptions as MetricOptions, metric as metric
 from unweave.metrics.posterior.overlap import (
-    exact_mutual_information as exact_mutual_information,
-    exact_total_correlation as exact_total_correlation,
+    mutual_information as mutual_information,
     overlapping_neighbours as overlapping_neighbours,
     relative_scale as relative_scale,
+    total_correlation as total_correlation,
 )
 from unweave.metrics.posterior.prior_match import prior_match as prior_match
 from unweave.metrics.registry import (

@@ -179,12 +179,6 @@ def as_seed(seed: Seed) -> int:
     return int(seed.integers(2**31)) if isinstance(seed, np.random.Generator) else int(seed)
 
 
-def check_choice(name: str, value: str, valid: Sequence[str]) -> None:
-    """Raise unless an option, such as a protocol, has one of the valid values."""
-    if value not in valid:
-        raise ValueError(f"expected {name} to be one of {', '.join(valid)}, got {value!r}")
-
-
 def _check_finite(
     what: str, values: NDArray[np.floating[Any]], remedy: str = "check the encoder"
 ) -> None:

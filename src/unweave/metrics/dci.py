@@ -65,8 +65,8 @@ def dci(
     correlations above its penalty, and the fewer there are, the purer they look. For 10 codes and 5
     factors of 6 values it is 0.20 +- 0.04 with 30 rows, 0.28 +- 0.04 with 300, 0.39 +- 0.06 with
     1,000 and 0.87 +- 0.14 with 10,000; for 3 codes and 3 factors, 10,000 rows give anything from 0
-    to 1. Read it together with informativeness, which is then 0, and ask for the null and its
-    spread.
+    to 1. Read it together with informativeness, which is then 0, and with the null and its standard
+    deviation.
 
     Args:
         inputs: posterior means (N, D), and factors (N, K) that are integers, or real numbers for

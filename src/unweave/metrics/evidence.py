@@ -2,7 +2,7 @@
 
 import math
 
-from unweave.metrics.score import NULL_SPREAD, Score
+from unweave.metrics.score import NULL_STD, Score
 from unweave.metrics.table import Table
 
 AT_NULL = "shuffled factors"  # in the reason if a score is not far enough above its null
@@ -18,7 +18,7 @@ def unjudged(score: Score, table: Table) -> str:
     rows, or if shuffled factors score about the same.
 
     >>> unjudged(Score("mig", "chen2018", 1.0), Table([[0.1], [0.2]] * 20, [[0], [1]] * 20))
-    'only one factor can be scored, so there is nothing to confuse it with'
+    'only one factor can be scored, and disentanglement is about two or more'
     """
     if not math.isfinite(score.value):
         return "its value is not finite"
@@ -30,14 +30,14 @@ def unjudged(score: Score, table: Table) -> str:
         if count > 1 and not (isinstance(left_out, list) and name in left_out)
     ]
     if len(scored) < 2:
-        return "only one factor can be scored, so there is nothing to confuse it with"
+        return "only one factor can be scored, and disentanglement is about two or more"
     if few := table.too_few_rows:
         return few.split(":")[0]
-    spread = score.details.get(NULL_SPREAD, 0.0)
-    return "" if score.null is None else _near(score.value, score.null, spread)
+    deviation = score.details.get(NULL_STD, 0.0)
+    return "" if score.null is None else _near(score.value, score.null, deviation)
 
 
-def _near(value: float, null: float, spread: object) -> str:
+def _near(value: float, null: float, deviation: object) -> str:
     """Return which margin above its null a score misses, or "".
 
     >>> _near(0.041, 0.008, 0.002)
@@ -51,7 +51,7 @@ def _near(value: float, null: float, spread: object) -> str:
             f"only {above:.3f} above {AT_NULL}; less than {LEAST_MARGIN:g} is too small to mean "
             "anything"
         )
-    chance = LEAST_DEVIATIONS * spread if isinstance(spread, float) else 0.0
+    chance = LEAST_DEVIATIONS * deviation if isinstance(deviation, float) else 0.0
     if above < chance:
         return (
             f"only {above:.3f} above {AT_NULL}; less than {LEAST_DEVIATIONS:g} standard deviations "

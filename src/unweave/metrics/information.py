@@ -6,12 +6,11 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import ArrayLike
 
-from unweave.metrics.arrays import Bools, Floats, Ints, subset
+from unweave.metrics.arrays import Floats, Ints, subset
 from unweave.metrics.inputs import Inputs, read
 from unweave.metrics.score import Detail, Score
 from unweave.metrics.validation import check_arguments
 
-DEVIATIONS = 3.0  # standard deviations above shuffled factors from which information is real
 ROUNDING = 1e-12  # nats that rounding can add between independent variables
 
 
@@ -77,45 +76,6 @@ def mutual_information_matrix(
     """
     inputs = read(codes, factors, discrete=discrete, continuous=continuous)
     return bin_rows(inputs, inputs.rows, bins).normalised
-
-
-@check_arguments
-def shuffled_information_matrices(
-    codes: ArrayLike,
-    factors: ArrayLike,
-    bins: int = 20,
-    *,
-    discrete: ArrayLike | None = None,
-    continuous: Sequence[int | str] | None = None,
-    shuffles: int = 8,
-    seed: int = 0,
-) -> Floats:
-    """Compute `mutual_information_matrix` for factors whose rows are shuffled, (S, D, K).
-
-    Binned information is never negative, so independent numbers share some by chance: the more,
-    the fewer rows there are for each pair of bins.
-    """
-    inputs = read(codes, factors, discrete=discrete, continuous=continuous)
-    binned, rng = bin_rows(inputs, inputs.rows, bins), np.random.default_rng(seed)
-    orders = [rng.permutation(inputs.rows) for _ in range(shuffles)]
-    shared = [
-        [[mutual_information(z, v[order]) for v in binned.factors.T] for z in binned.codes.T]
-        for order in orders
-    ]
-    return np.stack([divide_by_entropy(np.array(each), binned.entropies) for each in shared])
-
-
-def above_chance(matrix: Floats, shuffled: Floats) -> Bools:
-    """Return where information (D, K) clearly exceeds that of shuffled factors (S, D, K).
-
-    It does if it is more than three standard deviations above their mean. The standard deviation is
-    that of the entry, or that of its factor over all codes if this is larger, since a few shuffles
-    estimate it badly.
-    """
-    variance = shuffled.var(0, ddof=1)
-    stddev = np.sqrt(np.maximum(variance, variance.mean(0)))
-    above: Bools = matrix > shuffled.mean(0) + DEVIATIONS * stddev + ROUNDING
-    return above
 
 
 def entropy(labels: Ints) -> float:

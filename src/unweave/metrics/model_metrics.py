@@ -8,8 +8,12 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from unweave.metrics.registry import MetricChoice
 
-MODEL_METRICS = {"log_likelihood": "log_likelihood/burda2016", "udr": "udr/duan2020-lasso"}
-LIKELIHOOD, UDR = MODEL_METRICS.values()
+LIKELIHOOD, UDR = "log_likelihood/burda2016", "udr/duan2020-lasso"
+# Parts of the rate under the aggregate posterior of all observations.
+RATE_PARTS = tuple(
+    f"{n}/exact" for n in ("mutual_information", "total_correlation", "dimension_kl")
+)
+MODEL_METRICS = {key.partition("/")[0]: key for key in (LIKELIHOOD, UDR, *RATE_PARTS)}
 
 
 def split_names(metrics: str) -> list[str]:

@@ -27,7 +27,18 @@ def two_factors(table: Table) -> str | None:
 def class_factors(table: Table) -> str | None:
     """Require factors that are classes, with values that repeat."""
     names = [table.factor_names[k] for k in np.flatnonzero(table.continuous_mask)]
-    return f"the factors {', '.join(names)} are continuous" if names else None
+    return f"{_named_factors(names)} continuous" if names else None
+
+
+def _named_factors(names: list[str], one: str = "is", many: str = "are") -> str:
+    """Name factors, with a verb.
+
+    >>> _named_factors(["size"]), _named_factors(["x", "y"], "has", "have")
+    ('the factor size is', 'the factors x, y have')
+    """
+    if len(names) == 1:
+        return f"the factor {names[0]} {one}"
+    return f"the factors {', '.join(names)} {many}"
 
 
 def learnable_classes(most: int = MOST_CLASSES) -> Need:
@@ -37,7 +48,7 @@ def learnable_classes(most: int = MOST_CLASSES) -> Need:
         counts = zip(table.factor_names, table.value_counts, table.continuous_mask, strict=True)
         many = [name for name, count, continuous in counts if count > most and not continuous]
         few = f"more than {most:,} classes, too many for classifiers"
-        return f"the factors {', '.join(many)} have {few}" if many else None
+        return f"{_named_factors(many, 'has', 'have')} {few}" if many else None
 
     limit = f"at most {most:,} classes; continuous ones may have more values"
     need.__doc__ = f"Require factors of {limit}."

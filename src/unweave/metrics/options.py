@@ -23,7 +23,7 @@ from unweave.metrics.inputs import (
     merge,
     read,
 )
-from unweave.metrics.score import CEILING, NULL_SPREAD, RNG_SPREAD, Score
+from unweave.metrics.score import CEILING, NULL_STD, SEED_STD, Score
 from unweave.metrics.validation import (
     argument_checks,
     check_integer,
@@ -34,7 +34,9 @@ from unweave.metrics.validation import (
 
 _OF_CODES = ("scales", "kl", "estimates")  # options that belong to the codes
 _NARROW = 0.01  # scale of q(z|x) where the codes are the factors, of standard deviation 1
-_MOST_TIMES = 100_000  # that a metric is computed again for an interval, a null or a spread
+_MOST_TIMES = (
+    100_000  # that a metric is computed again for an interval, a null or a standard deviation
+)
 _ARGUMENTS = """\
         seed: an integer, or a NumPy generator.
         discrete: (D,) mask of the codes that are categories.
@@ -47,7 +49,7 @@ _ARGUMENTS = """\
         resamples: random subsets of the rows that the interval is computed from.
         null: whether to score shuffled factors as well, as the score of uninformative codes.
         shuffles: shuffles that the null is the mean of.
-        reseeds: other seeds to score the same rows with, for the detail "rng spread".
+        reseeds: other seeds to score the same rows with, for the detail "seed std".
         ceiling: whether to score the factors themselves as codes, for the detail "ceiling"."""
 
 
@@ -148,11 +150,11 @@ def metric(function: Callable[..., Score | float]) -> MetricFunction:
     rows and the randomness of the metric. If all values lie in [0, 1], so does the interval.
 
     `null`: the mean score when the rows of the factors are shuffled against those of the codes,
-    with its standard deviation as the detail "null spread": the score of codes that have learned
+    with its standard deviation as the detail "null std": the score of codes that have learned
     nothing.
 
     `reseeds`: the metric is computed on the same rows with this many other generators; the standard
-    deviation is the detail "rng spread".
+    deviation is the detail "seed std".
 
     `ceiling`: the detail "ceiling" is the score of the standardised factors as codes. If factors
     are dependent, even perfect codes share information, so the best possible score is below 1.
@@ -293,7 +295,7 @@ def _warn_of_few_rows(inputs: Inputs, leave_out: Sequence[int | str]) -> None:
 
 
 def _with_extras(score: Score, call: _Call) -> Score:
-    """Add the ceiling, the interval, the null and the spread over seeds that were asked for."""
+    """Add what was asked for: ceiling, interval, null, standard deviation over seeds."""
     shared = call.shared
     if shared.ceiling:
         score = replace(score, details=score.details | {CEILING: call.ceiling()})
@@ -306,7 +308,7 @@ def _with_extras(score: Score, call: _Call) -> Score:
         score = _with_null(score, call, shuffles.spawn(shared.shuffles))
     if shared.reseeds:
         values = np.array(list(thread_map(call.reseeded_value, seeds.spawn(shared.reseeds))))
-        extra = {RNG_SPREAD: float(values.std(ddof=1)), "reseeds": len(values)}
+        extra = {SEED_STD: float(values.std(ddof=1)), "reseeds": len(values)}
         score = replace(score, details=score.details | extra)
     return score
 
@@ -344,7 +346,7 @@ def _subset_size(rows: int, read: int) -> int:
 def _with_null(score: Score, call: _Call, rngs: list[np.random.Generator]) -> Score:
     with _explain("a shuffle of the factors", "ask for no null"):
         values = np.array(list(thread_map(call.shuffled_value, rngs)))
-    details = score.details | {NULL_SPREAD: float(values.std(ddof=1)), "shuffles": len(values)}
+    details = score.details | {NULL_STD: float(values.std(ddof=1)), "shuffles": len(values)}
     return replace(score, null=float(values.mean()), details=details)
 
 

@@ -18,6 +18,7 @@ R = TypeVar("R")
 
 TRAIN = 10_000  # [Locatello2019]
 TEST = 5_000
+_SWEEPS = 10_000  # of coordinate descent, at most
 
 
 class Split(NamedTuple):
@@ -132,7 +133,7 @@ def standardise(train: Floats | Ints, *others: Floats | Ints) -> tuple[Floats, .
     return (centred, *((each - mean) / scale for each in others))
 
 
-def lasso(gram: Floats, product: Floats, penalty: float, sweeps: int = 10_000) -> Floats:
+def lasso(gram: Floats, product: Floats, penalty: float) -> Floats:
     """Minimise E[(v_k - z w)^2] / 2 + penalty sum_j |w_j| over w (D,), for each v_k: (D, K).
 
     Coordinate descent from E[z z^T] (D, D) and E[z v] (D, K) of centred variables, until no w_j
@@ -142,7 +143,7 @@ def lasso(gram: Floats, product: Floats, penalty: float, sweeps: int = 10_000) -
     array([[0.48, 0.  ]])
     """
     w = np.zeros(product.shape)
-    for _ in range(sweeps):
+    for _ in range(_SWEEPS):
         before = w.copy()
         for j, row in enumerate(gram):
             pull = product[j] - row @ w + row[j] * w[j]

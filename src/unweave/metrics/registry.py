@@ -12,7 +12,7 @@ from numpy.typing import ArrayLike
 
 from unweave.core.bibliography import cited, entries_for
 from unweave.core.hints import nearest
-from unweave.core.parts import find_object, import_module
+from unweave.core.parts import announced, find_object, import_module
 from unweave.metrics.arrays import Seed, as_codes, as_factors, real_factors
 from unweave.metrics.beta_vae_score import beta_vae_score
 from unweave.metrics.dci import dci
@@ -357,9 +357,18 @@ def _as_table(
     return Table(codes, v, continuous=continuous)  # type: ignore[arg-type]
 
 
-def left_out(table: Table) -> dict[str, str]:
-    """Return the metrics that a table cannot be scored by, each with the reason."""
-    reasons = {key: metric.unmet(table) for key, metric in METRICS.items()}
+def left_out(
+    table: Table, metrics: MetricChoice | Sequence[MetricChoice] | None = None
+) -> dict[str, str]:
+    """Return the metrics that a table cannot be scored by, each with the reason.
+
+    `metrics` are chosen as in `evaluate`; by default those that need factors.
+    """
+    chosen: Mapping[str, Metric] = METRICS
+    if metrics is not None:
+        choices = split_model_metrics(metrics)[0] or ()
+        chosen = {key: m for choice in choices for key, m in find_metrics(choice).items()}
+    reasons = {key: metric.unmet(table) for key, metric in chosen.items()}
     return {key: reason for key, reason in reasons.items() if reason is not None}
 
 
@@ -377,8 +386,9 @@ def find_metrics(choice: MetricChoice) -> dict[str, Metric]:
     """Return the metrics, by key, that a name, a key, a function or a `Metric` stands for.
 
     "all" stands for all metrics and "unsupervised" for all that need no factors; "module:function"
-    is a function of yours, and its module is imported. A function that is not registered becomes a
-    metric with its `__name__`, under each protocol that it has.
+    is a function of yours, whose module is imported, as is a name that an installed package
+    announces. A function that is not registered becomes a metric with its `__name__`, under each
+    protocol that it has.
 
     >>> list(find_metrics("irs")), list(find_metrics(lambda codes, factors: 0.5))
     (['irs/suter2019', 'irs/locatello2019'], ['<lambda>'])
@@ -389,6 +399,8 @@ def find_metrics(choice: MetricChoice) -> dict[str, Metric]:
     if not isinstance(choice, str):
         registered = {key: m for key, m in every.items() if m.compute is choice}
         return registered or _metrics_from_function(choice)
+    if entry := announced().get(choice):
+        return _metrics_from_function(entry.load())
     if ":" in choice:
         import_module(choice.partition(":")[0])
         return _metrics_from_function(find_object(choice))
@@ -400,8 +412,9 @@ def find_metrics(choice: MetricChoice) -> dict[str, Metric]:
             f"evaluate RUNS --metrics {choice}` or unweave.evaluate(models, metrics={choice!r})"
         )
     if not matches:
-        short = [*groups, *dict.fromkeys(metric.name for metric in every.values())]
-        hint = nearest(choice, every, most_listed=0) if "/" in choice else nearest(choice, short)
+        short = [*groups, *dict.fromkeys(m.name for m in every.values()), *MODEL_METRICS]
+        full = [*every, *MODEL_METRICS.values()]
+        hint = nearest(choice, full, most_listed=0) if "/" in choice else nearest(choice, short)
         raise ValueError(f"metric {choice!r} is not known: {hint}")
     return matches
 

@@ -15,6 +15,8 @@ from unweave.metrics.predictors import TEST, TRAIN, Split, newton, split
 from unweave.metrics.score import Detail, Score
 from unweave.metrics.validation import PerRow
 
+_C = 0.01  # weight of errors  [Locatello2019]
+
 
 @metric
 def sap(
@@ -117,41 +119,39 @@ def _accuracies(inputs: Inputs, rows: Split) -> Floats:
     return matrix
 
 
-def linear_svm(x: Floats, labels: Ints, classes: int, c: float = 0.01) -> tuple[Floats, Floats]:
+def linear_svm(x: Floats, labels: Ints, classes: int) -> tuple[Floats, Floats]:
     """Fit a linear support vector machine for each class against the rest: slopes, offsets (C,).
 
     Each minimises (w^2 + b^2) / 2 + sum_i c_i max(0, 1 - y_i (w x_i + b))^2 with y = 1 in the class
-    and -1 outside. The weights are balanced as in scikit-learn's LinearSVC: c_i = c N / (C N_class)
-    in the class and c outside; for two classes both are balanced. The rows with a loss lie on one
-    side of a threshold in x, so that cumulated sums along x spare Newton's method passes over rows.
+    and -1 outside. The weights are balanced as in scikit-learn's LinearSVC: with c = 0.01,
+    c_i = c N / (C N_class) in the class and c outside; for two classes both are balanced. The rows
+    with a loss lie on one side of a threshold in x, so that cumulated sums along x spare Newton's
+    method passes over rows.
 
     Args:
         x: (N,) sorted.
         labels: (N,) 0 to C - 1, each of which occurs.
         classes: C.
-        c: weight of errors.
     """
     if classes == 1:
         return np.zeros(1), np.zeros(1)
     scale = float(np.abs(x).max())
     sums = _CumulatedSums.of(x / scale, labels, classes)
-    inside, outside = _costs(labels, classes, c)
+    inside, outside = _costs(labels, classes)
     # At smaller scales than 1e-150 the penalty leaves no slope.
     ridge = np.array([min(1 / scale, 1e150) ** 2, 1.0])
     w = newton(lambda w: sums.loss(w, inside, outside, ridge), np.zeros((classes, 2)))
     return w[:, 0] / scale, w[:, 1]
 
 
-def categorical_svm(
-    z: Floats, labels: Ints, classes: int, c: float = 0.01
-) -> tuple[Floats, Floats]:
+def categorical_svm(z: Floats, labels: Ints, classes: int) -> tuple[Floats, Floats]:
     """Like `linear_svm`, for one-hot categories (N, M): slopes (C, M) and offsets (C,).
 
     Rows of the same category and class are equal, so the loss depends only on their counts.
     """
     if classes == 1:
         return np.zeros((1, z.shape[1])), np.zeros(1)
-    inside, outside = (cost[:, None] for cost in _costs(labels, classes, c))
+    inside, outside = (cost[:, None] for cost in _costs(labels, classes))
     own = (labels == np.arange(classes)[:, None]) @ z  # (C, M)
     rest = z.sum(0) - own
 
@@ -172,10 +172,10 @@ def categorical_svm(
     return w[:, :-1], w[:, -1]
 
 
-def _costs(labels: Ints, classes: int, c: float) -> tuple[Floats, Floats]:
+def _costs(labels: Ints, classes: int) -> tuple[Floats, Floats]:
     """Return the weights (C,) of errors inside and outside each class."""
-    inside = c * len(labels) / (classes * np.bincount(labels))
-    return inside, inside[::-1] if classes == 2 else np.full(classes, c)
+    inside = _C * len(labels) / (classes * np.bincount(labels))
+    return inside, inside[::-1] if classes == 2 else np.full(classes, _C)
 
 
 class _CumulatedSums(NamedTuple):

@@ -7,20 +7,27 @@ from dataclasses import dataclass, field, fields
 from typing import Any
 
 import numpy as np
+from markupsafe import Markup
 from numpy.typing import NDArray
 
 from unweave.core.html import html_table
-from unweave.core.text import csv_text
+from unweave.core.text import csv_text, visible
 
 Detail = bool | int | float | str | list[int] | list[float] | list[str]
-NULL_SPREAD = "null spread"  # detail: standard deviation of the scores of shuffled factors
-# Optional details, which tables show as columns.
-RNG_SPREAD, CEILING, NO_EVIDENCE = "rng spread", "ceiling", "no evidence"
-_EXTRA = (RNG_SPREAD, CEILING)  # those that are numbers
-_COLUMNS = ("metric", "value", "interval", "null", *_EXTRA, NO_EVIDENCE)
-# Metrics whose parts are quantities of their own, such as completeness, and not factors or codes.
-_COMPOSED = ("dci", "dci_es", "info_mec", "downstream")
-CSV_COLUMNS = ("metric", "protocol", "part", "value", "low", "high", "null", RNG_SPREAD, CEILING)
+NULL_STD = "null std"  # detail: standard deviation of the scores of shuffled factors
+# Optional details, which tables show as columns, except for the last, which are notes.
+SEED_STD, CEILING, NO_EVIDENCE = "seed std", "ceiling", "no evidence"
+_EXTRA = (SEED_STD, CEILING)  # those that are numbers
+_COLUMNS = ("metric", "value", "interval", "null", *_EXTRA)
+# Metrics whose parts are quantities of their own, and not factors or codes, with the part that is
+# the value.
+_COMPOSED = {
+    "dci": "disentanglement",
+    "dci_es": "disentanglement",
+    "info_mec": "modularity",
+    "downstream": None,
+}
+CSV_COLUMNS = ("metric", "protocol", "part", "value", "low", "high", "null", SEED_STD, CEILING)
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -41,7 +48,7 @@ class Score:
     >>> Score("mig", "chen2018", 0.25, interval=(0.2, 0.3), null=0.01)
     Score(mig/chen2018 = 0.2500 in [0.2000, 0.3000], null 0.0100)
     >>> Score("mig", "chen2018", 1.0, interval=(1.0, 1.0))
-    Score(mig/chen2018 = 1.0000 in every resample, which is no evidence)
+    Score(mig/chen2018 = 1.0000 in [1.0000, 1.0000]; no evidence: the value is the same in every ...
     """
 
     name: str
@@ -61,17 +68,31 @@ class Score:
 
     @property
     def components(self) -> dict[str, float]:
-        """The parts that are quantities of their own, such as disentanglement and completeness."""
-        return self.parts if self.name in _COMPOSED else {}
+        """The parts that are quantities of their own and not the value, such as completeness.
+
+        >>> Score("dci", "", 0.5, {"disentanglement": 0.5, "completeness": 0.25}).components
+        {'completeness': 0.25}
+        """
+        if self.name not in _COMPOSED:
+            return {}
+        return {part: x for part, x in self.parts.items() if part != _COMPOSED[self.name]}
 
     @property
     def extras(self) -> dict[str, float]:
-        """The optional numbers, as far as they are set: low, high, null, rng spread, ceiling."""
+        """The optional numbers, as far as they are set: low, high, null, seed std, ceiling."""
         extras = dict(zip(("low", "high"), self.interval or (), strict=False))
         if self.null is not None:
             extras["null"] = self.null
         details = {name: self.details[name] for name in _EXTRA if name in self.details}
         return extras | {name: float(number) for name, number in details.items()}  # type: ignore[arg-type]
+
+    @property
+    def no_evidence(self) -> list[str]:
+        """The reasons why the value, or its interval, proves nothing."""
+        reasons = [str(self.details[NO_EVIDENCE])] if NO_EVIDENCE in self.details else []
+        if self.interval is not None and not self.interval[0] < self.interval[1]:
+            reasons.append("the value is the same in every resample, so its interval is a point")
+        return reasons
 
     def __float__(self) -> float:
         return float(self.value)
@@ -80,11 +101,10 @@ class Score:
         parts = ", ".join(f"{name} {value:.3f}" for name, value in self.parts.items())
         head = f"{self.key} = {self.value:.4f}"
         if self.interval is not None:
-            head += f" {_interval_text(self.interval, 'in [{:.4f}, {:.4f}]')}"
+            head += " in [{:.4f}, {:.4f}]".format(*self.interval)
         rest = {name: n for name, n in self.extras.items() if name not in ("low", "high")}
         head += "".join(f", {name} {number:.4f}" for name, number in rest.items())
-        if NO_EVIDENCE in self.details:
-            head += f"; no evidence: {self.details[NO_EVIDENCE]}"
+        head += "".join(f"; no evidence: {reason}" for reason in self.no_evidence)
         return f"Score({head}; {parts})" if parts else f"Score({head})"
 
     def _repr_html_(self) -> str:
@@ -117,17 +137,18 @@ class Scores(dict[str, Score]):
     metric        value   null
     mig/chen2018  0.2500  0.0100
     >>> print(scores.to_csv(), end="")
-    metric,protocol,part,value,low,high,null,rng spread,ceiling
+    metric,protocol,part,value,low,high,null,seed std,ceiling
     mig,chen2018,,0.25,,,0.01,,
     mig,chen2018,shape,0.1,,,,,
     mig,chen2018,scale,0.4,,,,,
     """
 
     def __repr__(self) -> str:
-        return aligned([self.columns(), *self.rows()])
+        return "\n".join([aligned([self.columns(), *self.rows()]), *self.notes()])
 
     def _repr_html_(self) -> str:
-        return str(html_table(self.columns(), self.rows()))
+        notes = (Markup("<p>{}</p>").format(visible(note)) for note in self.notes())
+        return str(html_table(self.columns(), self.rows()) + Markup("").join(notes))
 
     def columns(self) -> list[str]:
         """Return the header of the table, with the optional columns that a score has."""
@@ -145,6 +166,22 @@ class Scores(dict[str, Score]):
                 for part, value in score.components.items()
             ]
         return rows
+
+    def notes(self) -> list[str]:
+        """Return the notes below the table: which scores are no evidence, and why.
+
+        >>> reason = {"no evidence": "24 rows are too few"}
+        >>> print(Scores({key: Score(key, "", 1.0, details=reason) for key in ("mig", "sap")}))
+        metric  value
+        mig     1.0000
+        sap     1.0000
+        no evidence: 24 rows are too few (mig, sap)
+        """
+        reasons: dict[str, list[str]] = {}
+        for key, score in self.items():
+            for reason in score.no_evidence:
+                reasons.setdefault(reason, []).append(key)
+        return [f"no evidence: {reason} ({', '.join(keys)})" for reason, keys in reasons.items()]
 
     def to_json(self) -> dict[str, Any]:
         """Return `Score.to_json` of each score."""
@@ -176,16 +213,8 @@ def _cells(score: Score) -> dict[str, str]:
     """Return the cells of a score by column, for the columns that it has."""
     numbers = {name: f"{number:.4f}" for name, number in score.extras.items()}
     if score.interval is not None:
-        numbers["interval"] = _interval_text(score.interval, "{:.4f} to {:.4f}")
-    if NO_EVIDENCE in score.details:
-        numbers[NO_EVIDENCE] = str(score.details[NO_EVIDENCE]).partition(",")[0]
+        numbers["interval"] = "{:.4f} to {:.4f}".format(*score.interval)
     return {"metric": score.key, "value": f"{score.value:.4f}"} | numbers
-
-
-def _interval_text(interval: tuple[float, float], form: str) -> str:
-    """Write an interval; one that is a single point says nothing about the error of the value."""
-    low, high = interval
-    return form.format(low, high) if low < high else "in every resample, which is no evidence"
 
 
 def aligned(lines: Sequence[Sequence[str]]) -> str:

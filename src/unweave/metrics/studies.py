@@ -10,8 +10,9 @@ from typing import Any, Literal, get_args
 import numpy as np
 from numpy.typing import ArrayLike
 
+from unweave.core.hints import check_choice
 from unweave.core.parallel import thread_map
-from unweave.metrics.arrays import Floats, check_choice
+from unweave.metrics.arrays import Floats
 from unweave.metrics.score import Score, aligned
 from unweave.metrics.validation import check_arguments
 
@@ -141,19 +142,19 @@ class Sensitivity:
         return mean
 
     @property
-    def spread(self) -> Floats:
+    def stddev(self) -> Floats:
         """Standard deviation over the seeds (n - 1), with an axis for each setting."""
         deviation: Floats = self.values.std(-1, ddof=1)
         return deviation
 
     def __repr__(self) -> str:
         cells = itertools.product(*self.settings.values())
-        numbers = zip(self.mean.ravel(), self.spread.ravel(), strict=True)
+        numbers = zip(self.mean.ravel(), self.stddev.ravel(), strict=True)
         lines = [
-            [*map(str, cell), f"{mean:.4f}", f"{spread:.4f}"]
-            for cell, (mean, spread) in zip(cells, numbers, strict=True)
+            [*map(str, cell), f"{mean:.4f}", f"{stddev:.4f}"]
+            for cell, (mean, stddev) in zip(cells, numbers, strict=True)
         ]
-        head = [*self.settings, "mean", "spread"]
+        head = [*self.settings, "mean", "std"]
         return f"{self.name}, {len(self.seeds)} seeds\n{aligned([head, *lines])}"
 
 
@@ -190,7 +191,7 @@ def sensitivity(
     >>> factors = np.argwhere(np.ones((4, 5, 3)))[:, :2]
     >>> grid = {"batch": (2, 50), "votes": (20, 100)}
     >>> found = sensitivity(factor_vae_score, factors * 1.0, factors, grid, seeds=(0, 1, 2))
-    >>> found.mean.shape, found.mean[1].tolist(), found.spread[1].tolist()
+    >>> found.mean.shape, found.mean[1].tolist(), found.stddev[1].tolist()
     ((2, 2), [1.0, 1.0], [0.0, 0.0])
     """
     grid = {name: tuple(values) for name, values in settings.items()}

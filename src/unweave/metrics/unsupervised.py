@@ -131,7 +131,7 @@ def gaussian_total_correlation(codes: ArrayLike, *, discrete: ArrayLike | None =
     N(0, C) to the product of its marginals.  [Locatello2019]
 
     It measures only linear dependence, and only of the means, not of samples of q(z|x); for the
-    exact total correlation see `exact_total_correlation`. It does not depend on the scale of the
+    exact total correlation see `total_correlation`. It does not depend on the scale of the
     codes. It is infinite if a code is a linear function of others, as with fewer rows than codes.
     Constant codes and categories are left out. disentanglement_lib takes 10,000 rows; its value is
     undefined for a constant code, and depends on rounding for a singular C.

@@ -8,7 +8,8 @@ from typing import Annotated, Any, Literal, ParamSpec, TypeVar, get_args, get_or
 import numpy as np
 from numpy.typing import ArrayLike
 
-from unweave.metrics.arrays import Seed, check_choice
+from unweave.core.hints import check_choice
+from unweave.metrics.arrays import Seed
 
 P = ParamSpec("P")
 R = TypeVar("R")

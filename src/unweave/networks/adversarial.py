@@ -41,7 +41,7 @@ class Kim2018GAN:
     Table 4 is for 28x28 images, 5 and 6 for 64x64. Any image works whose sides can be halved as
     often as in the table (2, 4 and 3 times). Critic and recogniser share the trunk.
 
-    `norm="batch"` is InfoGAN, `norm="layer"` InfoGAN-GP: the trunk's convolutions are not
+    `norm="batch"` is InfoGAN, `norm="layer"` InfoWGAN-GP: the trunk's convolutions are not
     normalised and its fully connected layer has layer normalisation [Ba2016]; the recogniser's own
     layer and the generator do not change.  [Kim2018] app. H
 
@@ -53,7 +53,7 @@ class Kim2018GAN:
     table: Literal[4, 5, 6] = 5
     """Table of the paper that describes the network."""
     norm: Literal["batch", "layer"] = "batch"
-    """Normalisation of the trunk: batch for InfoGAN, layer for InfoGAN-GP."""
+    """Normalisation of the trunk: batch for InfoGAN, layer for InfoWGAN-GP."""
     slope: NonNegativeFloat = 0.1
     """Slope of the leaky ReLU for negative values."""
 

@@ -8,14 +8,23 @@ import sys
 from collections.abc import Callable
 from functools import cached_property
 from types import FunctionType
-from typing import Any, Literal
+from typing import Any, Literal, cast
 
 import torch
 from pydantic_core import core_schema
 from torch import Tensor, nn
 from torch.func import functional_call, grad, vmap
 
-from unweave.core.parts import find_object, is_outside, part_name, source_hash, warn_changed
+from unweave.core.parts import (
+    UNNAMED,
+    ImportedByName,
+    find_object,
+    import_module,
+    is_outside,
+    part_name,
+    source_hash,
+    warn_changed,
+)
 from unweave.core.spec import spec, tag
 from unweave.networks.base import Outputs, Shape
 from unweave.networks.initialise import LAYERS
@@ -52,7 +61,7 @@ class UserModule(nn.Module):
         return trial.mixes_rows
 
 
-class ModuleSource:
+class ModuleSource(ImportedByName):
     """A module, or a function without arguments that builds one, and the text that identifies it.
 
     A function or class that can be imported is identified by its path and a hash of its code and of
@@ -87,15 +96,30 @@ class ModuleSource:
                 f"this network was built from modules that are not known here ({self.identity}); "
                 f"{advice}, before or while loading the run"
             )
-        factory = find_object(path)
-        if not _is_factory(factory, path):
-            raise ValueError(
-                f"expected a function or a torch.nn.Module class named {path}, got {factory!r}: "
-                f"was it renamed? {advice}"
-            )
+        factory = _find_factory(path, f"was it renamed? {advice}")
         if type(self)(factory).identity != self.identity:
             warn_changed(path)
         return _call(factory)
+
+    @classmethod
+    def import_named(cls, name: str) -> str:
+        """Import a function or class by "module:name" and return the identity of what it builds."""
+        if name in _known:
+            return name
+        import_module(name.partition(":")[0])
+        advice = "give a function without arguments that builds the module, as in my_nets:encoder"
+        return cls(_find_factory(name, advice)).identity
+
+    @property
+    def import_path(self) -> str:
+        """`module:name`, or "" if the module cannot be imported by a name."""
+        path, at, _ = self.identity.partition("@")
+        return path if at else ""
+
+    @property
+    def argument(self) -> str:
+        """The name to give on the command line, or `UNNAMED`."""
+        return self.import_path or UNNAMED
 
     def __str__(self) -> str:
         return self.identity
@@ -122,7 +146,7 @@ class EncoderSource(ModuleSource):
 
     def __call__(self, shape: Shape, outputs: Outputs) -> nn.Module:
         """Build the encoder and check that it maps (B, *shape) to (B, len(outputs))."""
-        return _wrap(self, "encoder", shape, (len(outputs),), "values that the latent space needs")
+        return _wrap(self, "encoder", shape, (len(outputs),), "the latent space needs them")
 
 
 class DecoderSource(ModuleSource):
@@ -130,7 +154,7 @@ class DecoderSource(ModuleSource):
 
     def __call__(self, size: int, shape: Shape) -> nn.Module:
         """Build the decoder and check that it maps (B, size) to (B, *shape)."""
-        return _wrap(self, "decoder", (size,), shape, "shape that the likelihood reads")
+        return _wrap(self, "decoder", (size,), shape, "the likelihood reads that shape")
 
 
 @spec
@@ -173,6 +197,17 @@ def _is_factory(value: object, path: str) -> bool:
     return isinstance(value, FunctionType) and part_name(value) == path and is_outside(value)
 
 
+def _find_factory(path: str, advice: str) -> Callable[[], nn.Module]:
+    """Return the function or class that a path names, or raise a ValueError."""
+    factory = find_object(path)
+    if not _is_factory(factory, path):
+        raise ValueError(
+            f"expected a function or a torch.nn.Module class named {path}, got a value of "
+            f"type {type(factory).__name__}: {advice}"
+        )
+    return cast(Callable[[], nn.Module], factory)
+
+
 def _call(factory: Callable[[], nn.Module]) -> nn.Module:
     """Call a factory with a fixed seed, so that it builds the same module every time."""
     with torch.random.fork_rng(devices=[]):
@@ -205,25 +240,25 @@ def _structure(module: nn.Module) -> str:
 
 def _wrap(source: ModuleSource, role: str, before: Shape, after: Shape, why: str) -> nn.Module:
     """Build a module and try it, or raise a ValueError if it does not fit."""
+    called = f"{role} {source.import_path}".rstrip()
     with torch.device("cpu"):
         trial = _Trial(source.build().cpu().float(), before)
     if reason := trial.untrainable:
-        raise ValueError(f"the {role} {source} {reason}")
+        raise ValueError(f"the {called} {reason}")
     if not isinstance(trial.result, Tensor) or trial.result.shape != (_PROBE, *after):
         got = tuple(trial.result.shape[1:]) if isinstance(trial.result, Tensor) else trial.result
         raise ValueError(
-            f"expected the {role} {source} to map (B, {_text(before)}) to (B, {_text(after)}), the "
-            f"{why}, got {f'(B, {_text(got)})' if isinstance(got, tuple) else repr(got)}"
+            f"expected the {called} to map (B, {_text(before)}) to (B, {_text(after)}), because "
+            f"{why}; got {f'(B, {_text(got)})' if isinstance(got, tuple) else repr(got)}"
         )
     if not trial.deterministic:
         raise ValueError(
-            f"the {role} {source} gives different results for the same input; remove dropout and "
+            f"the {called} gives different results for the same input; remove dropout and "
             "other random layers"
         )
     if unused := trial.unused:
         raise ValueError(
-            f"the {role} {source} does not use its parameter {unused[0]}; remove it, or use it in "
-            "forward"
+            f"the {called} does not use its parameter {unused[0]}; remove it, or use it in forward"
         )
     return UserModule(source.build(), before, trial.vectorises)
 

@@ -146,6 +146,11 @@ class BaseObjective(ABC):
         return self.estimator == "exact"
 
     @property
+    def decodes_per_observation(self) -> int:
+        """How many codes are decoded for each observation of a batch, to estimate memory."""
+        return 1
+
+    @property
     def not_in_nats(self) -> tuple[str, ...]:
         """The terms whose values are not in nats."""
         return (CRITIC_ACCURACY,) if self.critics else ()
@@ -155,6 +160,10 @@ class BaseObjective(ABC):
         if self.several_variables and len(latent.variables) < 2:
             return "one variable alone has no total correlation; use two or more"
         return unmet(latent, self.requires)
+
+    def weights_without_effect(self, latent: Latent) -> dict[str, str]:
+        """Return the weights whose term is zero for every model of a latent space, and why."""
+        return {}
 
 
 class VAEObjective(BaseObjective):

@@ -75,7 +75,8 @@ class HFVAE(VAEObjective):
     [Esmaeili2019] eq. 9 and fig. 4: A is the total correlation between the groups at the top of
     the latent tree, i_g that within every group below, each in excess of the prior's own:
     E[log q(z_n) / prod_c q(z_c) - log p(z_n) / prod_c p(z_c)] at a node n with children c. As in
-    `BetaTCVAE`, the loss is the rate plus (weight - 1) times each part.
+    `BetaTCVAE`, the loss is the rate plus (weight - 1) times each part. A latent space of one block
+    has no groups below the top: gamma then has no effect, and the objective is a `BetaTCVAE`.
     """
 
     alpha: Weight = 1.0
@@ -83,7 +84,7 @@ class HFVAE(VAEObjective):
     beta: Weight = 4.0  # [Esmaeili2019] table 2: beta 4, gamma 3 on dSprites
     """Weight of the total correlation between groups."""
     gamma: Weight = 3.0
-    """Weight of the total correlation within groups."""
+    """Weight of the total correlation within groups; without effect if there is one block."""
     estimator: Estimator = "stratified"
     kind: Literal["hfvae"] = tag("hfvae")
     several_variables: ClassVar[bool] = True
@@ -98,6 +99,18 @@ class HFVAE(VAEObjective):
             "between_groups": Term(weight_value(self.beta) - 1.0, parts.excess("")),
             "within_groups": Term(weight_value(self.gamma) - 1.0, torch.stack(within).sum(0)),
             "leaf_kl": Term(0.0, leaf_kl.detach()),
+        }
+
+    def weights_without_effect(self, latent: Latent) -> dict[str, str]:
+        parents = [node.parent for node in latent.nodes]
+        has_parts = [parents.count(place) > 1 for place in range(len(parents))]
+        if not has_parts[0]:
+            return {"beta": "the latent tree has only one group at the top"}
+        if any(has_parts[1:]):
+            return {}
+        return {
+            "gamma": "the latent tree has no groups of several variables below the top; use a "
+            "product of blocks, as in latent=product latent.shape=categorical latent.style=gaussian"
         }
 
 
@@ -124,6 +137,11 @@ class LagrangianVAE(BaseObjective):
     estimator: Estimator = "stratified"
     kind: Literal["lagrangian-vae"] = tag("lagrangian-vae")
     several_variables: ClassVar[bool] = True
+
+    @property
+    def decodes_per_observation(self) -> int:
+        """The particles."""
+        return self.particles
 
     def model_loss(self, nets: Nets, batch: Batch, noise: Noise, carry: Carry) -> Loss:
         forward = nets.model(batch.x, noise)
@@ -190,6 +208,10 @@ class InformationDropout(VAEObjective):
             "mutual_information": Term(self.beta, parts.mutual_information),
             "total_correlation": Term(self.gamma, parts.total_correlation),
         }
+
+    def weights_without_effect(self, latent: Latent) -> dict[str, str]:
+        several = len(latent.variables) > 1
+        return {} if several else {"gamma": "one variable alone has no total correlation"}
 
 
 @spec

@@ -47,6 +47,11 @@ class IWAE(BaseObjective):
     """Samples of z for each observation, K."""
     kind: Literal["iwae"] = tag("iwae")
 
+    @property
+    def decodes_per_observation(self) -> int:
+        """The particles."""
+        return self.particles
+
     def model_loss(self, nets: Nets, batch: Batch, noise: Noise, carry: Carry) -> Loss:
         raw = nets.model.raw(batch.x)
         q = nets.model.latent.posterior(raw)

@@ -46,7 +46,7 @@ class Label:
         if not factors:
             raise ValueError(
                 "a label needs data with factors: an .npz file with them, or "
-                "unweave.data.from_array(images, factors=...)[0] for arrays"
+                "unweave.data.from_array(images, factors=...) for arrays"
             )
         if self.factor not in factors:
             raise ValueError(

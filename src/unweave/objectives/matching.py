@@ -222,3 +222,6 @@ class DIPVAE(VAEObjective):
         }
         reason = unmet(latent, independent) if self.covariance_of == "codes" else None
         return reason or super().incompatibility(latent)
+
+    def weights_without_effect(self, latent: Latent) -> dict[str, str]:
+        return {} if latent.size > 1 else {"off_diagonal": "one column alone has no covariances"}

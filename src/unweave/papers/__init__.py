@@ -13,7 +13,7 @@ from tempfile import TemporaryFile
 
 from unweave.core.console import PlainConsole
 from unweave.core.files import make_folder
-from unweave.core.hints import nearest, nearest_path
+from unweave.core.hints import nearest, not_a_file
 from unweave.core.lazy import public_names
 from unweave.data import Arrays, InMemory, from_array
 from unweave.data.dataset import DataNotFound
@@ -172,7 +172,7 @@ def merge_results(
         if not studies:
             raise ValueError("--merge is for figures that are drawn from a study: name one")
         if not file.is_file():
-            raise ValueError(f"there is no file {file}: {nearest_path(file)}")
+            raise ValueError(f"expected a file at {file}, {not_a_file(file)}")
         for study in studies.values():
             new = merge(study, study.path(Path(out)), file)
             console.print(f"{file}: {new} new networks of {study.name}")

@@ -4,8 +4,6 @@ A paper is one module with `PRESETS`. `preset("kim2018/shapes2d-factor-vae")` re
 `unweave presets` lists them.
 """
 
-from __future__ import annotations
-
 import difflib
 from collections.abc import Iterable
 from pathlib import Path

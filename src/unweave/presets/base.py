@@ -1,7 +1,5 @@
 """Presets: the run of an experiment of a paper, and the grid of runs around it."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, fields, is_dataclass

@@ -1,7 +1,5 @@
 """Esmaeili et al., Structured Disentangled Representations.  [Esmaeili2019]."""
 
-from __future__ import annotations
-
 from unweave.core.optimisers import Adam
 from unweave.data import MNIST, CelebA, Data, FashionMNIST, HeldOut, Selected, Shapes2D
 from unweave.latents import Bernoulli as Bits, Categorical, Gaussian, Latent, Product
@@ -49,8 +47,8 @@ def _mixed(size: int, classes: int) -> Product:
     return Product(style=Gaussian(size), category=Categorical(classes, temperature=0.66))
 
 
-def _hfvae(beta: float = 4.0, gamma: float = 3.0) -> HFVAE:
-    return HFVAE(alpha=1.0, beta=beta, gamma=gamma)
+def _hfvae(beta: float = 4.0) -> HFVAE:
+    return HFVAE(alpha=1.0, beta=beta, gamma=3.0)
 
 
 def _notes(latent: Latent, objective: Objective, *weights: str) -> tuple[str, ...]:

@@ -1,7 +1,5 @@
 """Kim and Mnih, Disentangling by Factorising.  [Kim2018]."""
 
-from __future__ import annotations
-
 from unweave.core.optimisers import Adam
 from unweave.data import MNIST, CelebA, Chairs3D, Data, Faces3D, Shapes2D, Shapes3D
 from unweave.latents import Categorical, Gaussian, Latent, Product, Uniform

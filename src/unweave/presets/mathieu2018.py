@@ -3,8 +3,6 @@
 Its experiments are those of the later paper, with other widths in table 1a.
 """
 
-from __future__ import annotations
-
 from unweave.presets.mathieu2019 import pinwheels, priors
 
 PRESETS = (*priors("mathieu2018", "1", 32), *pinwheels("mathieu2018", "2"))

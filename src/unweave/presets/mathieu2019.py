@@ -1,7 +1,5 @@
 """Mathieu et al., Disentangling Disentanglement in Variational Autoencoders.  [Mathieu2019]."""
 
-from __future__ import annotations
-
 import math
 
 from unweave.core.optimisers import Adam

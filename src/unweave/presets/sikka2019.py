@@ -1,7 +1,5 @@
 """Sikka et al., A Closer Look at Disentangling in beta-VAE.  [Sikka2019]."""
 
-from __future__ import annotations
-
 from unweave.core.optimisers import Adam
 from unweave.data import MNIST, Data, Mixing, MovingDigit
 from unweave.latents import Gaussian

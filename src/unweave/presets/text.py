@@ -1,7 +1,5 @@
 """Write a preset as a TOML file of its run, with the rest as comments."""
 
-from __future__ import annotations
-
 import json
 import re
 import textwrap

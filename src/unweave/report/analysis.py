@@ -13,8 +13,8 @@ from unweave.data import Data, Dataset, Factor
 from unweave.data.selection import HeldOutSplit
 from unweave.data.splits import available_splits, on_split, split_of, with_split
 from unweave.evaluation.model import FittedModel
-from unweave.evaluation.shared_latents import LEAST_INFORMATION
-from unweave.evaluation.validation import Validation
+from unweave.evaluation.shared_latents import LEAST_INFORMATION, most_information
+from unweave.evaluation.validation import Dominant, Validation
 from unweave.latents import Distribution
 from unweave.metrics import (
     METRICS,
@@ -23,15 +23,16 @@ from unweave.metrics import (
     describe,
     evaluate,
     left_out,
-    mutual_information_matrix,
 )
-from unweave.metrics.information import above_chance, shuffled_information_matrices
+from unweave.metrics.shares import FactorShares, factor_shares
 
 Array = NDArray[np.floating[Any]]
 
 SHUFFLES = 3  # of the factors, for the score that uninformative codes get
 STEPS = 11  # values of a continuous variable in a traversal
 _AT_ONCE = 256  # observations that are reconstructed
+_MOST_BEYOND = 0.2  # share of the codes of a variable that may lie beyond its traversal
+_HIDDEN = 0.2  # share of a factor that a variable could explain without rising above chance
 MOST_SHOWN = 24  # variables drawn; of a wider latent space the rest is only counted
 
 
@@ -43,6 +44,7 @@ class Explained(NamedTuple):
     split: str
     held_out: bool  # whether the model was trained without these observations
     r2_in_units: float | None  # in the user's units, of columns that were standardised
+    dominant: Dominant | None  # observations that have nearly all of the variance
 
 
 def explained(model: FittedModel) -> Explained:
@@ -58,7 +60,8 @@ def explained(model: FittedModel) -> Explained:
     held_out = _disjoint(split_of(data), split)
     standard = model.schema.scaling.method == "standardise"
     in_units = _r2_in_units(model, validation) if standard else None
-    return Explained(loss.r2, len(validation.index), split_of(data), held_out, in_units)
+    rows, dominant = len(validation.index), validation.dominant
+    return Explained(loss.r2, rows, split_of(data), held_out, in_units, dominant)
 
 
 def _r2_in_units(model: FittedModel, validation: Validation) -> float:
@@ -90,7 +93,7 @@ def _disjoint(one: str, two: str) -> bool:
 
 
 class Variable(NamedTuple):
-    """One latent variable, and the factor it is most informative about, if any is above chance."""
+    """One latent variable, and the factor of which it explains the largest share."""
 
     number: int  # index among the variables, and column of the table's codes
     name: str
@@ -98,9 +101,9 @@ class Variable(NamedTuple):
     discrete: bool
     kl: float  # mean of KL(q(z_j|x) || p(z_j)), in nats
     information: float  # I(x; z_j), in nats
-    factor: str | None = None
-    share: float = 0.0  # I(z_j; v_k) / H(v_k) for that factor
-    chance: float = 0.0  # the same if the factor is shuffled
+    factor: str | None = None  # None if no factor is known
+    share: float = 0.0  # of that factor; see `FactorShares`
+    above_chance: bool = False
 
     @property
     def mismatch(self) -> float:
@@ -110,17 +113,16 @@ class Variable(NamedTuple):
 
 
 class BestVariables(NamedTuple):
-    """A factor and the two variables that are most informative about it, best first."""
+    """A factor and the two variables that explain most of it, best first."""
 
     factor: Factor
     column: int  # of the factors of the labelled rows
-    best: list[tuple[Variable, float]]  # with I(z_j; v_k) / H(v_k)
-    chance: float  # the same for shuffled factors
-    informative: bool  # whether the best is above chance
+    best: list[tuple[Variable, float]]  # with the shares that they explain
+    at_chance: str  # "" if the best is above chance; otherwise what the rows show
 
     @property
     def discrete(self) -> bool:
-        """Whether the most informative variable is discrete."""
+        """Whether the best variable is discrete."""
         return self.best[0][0].discrete
 
 
@@ -148,25 +150,13 @@ class Analysis:
     scores: dict[str, Score]  # that compare codes with factors
     unsupervised: dict[str, Score]  # that need no factors
     left_out: dict[str, str]
-    matrix: Array  # (V, K): I(z_j; v_k) / H(v_k), for the factors in `factors`
-    shuffled: Array  # (S, V, K): the same for shuffled factors
+    shares: FactorShares  # of every variable, for the factors in `factors`
     factors: list[tuple[int, Factor]]  # with at least two values, and columns of `labelled`
 
     @property
     def labelled(self) -> Table:
         """The rows of the table without missing labels; see `Table.labelled`."""
         return self.table.labelled
-
-    @cached_property
-    def chance(self) -> Array:
-        """The largest mean information of shuffled factors in any variable, for each factor."""
-        chance: Array = self.shuffled.mean(0).max(0, initial=0.0)
-        return chance
-
-    @cached_property
-    def informative(self) -> NDArray[np.bool_]:
-        """Where the information of a variable about a factor is above chance, (V, K)."""
-        return above_chance(self.matrix.astype(np.float64), self.shuffled.astype(np.float64))
 
     @cached_property
     def variables(self) -> list[Variable]:
@@ -185,13 +175,14 @@ class Analysis:
             float(self.table.kl[number]),
             self._information(number),
         )
-        if not self.informative[number].any():
+        if not self.factors:
             return variable
-        above = np.where(self.informative[number], self.matrix[number] - self.chance, -np.inf)
-        best = int(above.argmax())
-        share = float(self.matrix[number, best])
-        chance, name = float(self.chance[best]), self.factors[best][1].name
-        return variable._replace(factor=name, share=share, chance=chance)
+        best = int(self.shares.values[number].argmax())
+        return variable._replace(
+            factor=self.factors[best][1].name,
+            share=float(self.shares.values[number, best]),
+            above_chance=bool(self.shares.above_chance[number, best]),
+        )
 
     def _information(self, number: int) -> float:
         """I(x; z_v): exact for a discrete variable, otherwise estimated from samples."""
@@ -204,12 +195,31 @@ class Analysis:
 
     @property
     def active(self) -> list[Variable]:
-        """The variables that carry information about the data.
+        """The variables that carry information about the data, as `compare` counts them.
 
         A rate is no evidence of that: KL(q(z_j|x) || p(z_j)) is also large if all posteriors are
         equal and differ from the prior.
         """
-        return [each for each in self.variables if each.information >= LEAST_INFORMATION]
+        return [each for each in self.variables if self._is_active(each)]
+
+    def _is_active(self, variable: Variable) -> bool:
+        """Whether a variable carries at least 0.02 nats.
+
+        For a normal posterior this is judged by the bound `most_information`, which has no noise of
+        samples.
+        """
+        scales, normal = self.table.scales, self.table.normal
+        by_bound = (
+            not variable.discrete
+            and scales is not None
+            and (normal is None or bool(normal[variable.number]))
+        )
+        amount = self._bounds[variable.number] if by_bound else variable.information
+        return bool(amount >= LEAST_INFORMATION)
+
+    @cached_property
+    def _bounds(self) -> NDArray[np.float64]:
+        return most_information(self.table)
 
     @property
     def shown(self) -> list[Variable]:
@@ -219,7 +229,7 @@ class Analysis:
     @property
     def unused(self) -> list[Variable]:
         """The variables whose posterior is nearly the same for every observation."""
-        return [each for each in self.variables if each.information < LEAST_INFORMATION]
+        return [each for each in self.variables if not self._is_active(each)]
 
     @cached_property
     def means(self) -> Array:
@@ -234,18 +244,38 @@ class Analysis:
 
     @property
     def best_variables(self) -> list[BestVariables]:
-        """For each factor, the two active variables that are most informative about it.
+        """For each factor, the two active variables that explain most of it.
 
         The mean code of an unused variable may follow a factor too, far below its noise.
         """
         candidates = self.active or self.variables
         found = []
         for k, (column, factor) in enumerate(self.factors):
-            shares = [(variable, float(self.matrix[variable.number, k])) for variable in candidates]
+            shares = [(v, float(self.shares.values[v.number, k])) for v in candidates]
             best = sorted(shares, key=lambda pair: -pair[1])[:2]
-            informative = bool(self.informative[best[0][0].number, k])
-            found.append(BestVariables(factor, column, best, float(self.chance[k]), informative))
+            at_chance = "" if self.shares.above_chance[best[0][0].number, k] else self._at_chance(k)
+            found.append(BestVariables(factor, column, best, at_chance))
         return found
+
+    def _at_chance(self, k: int) -> str:
+        """Say what the rows show of a factor of which no share is above chance."""
+        if self.shares.chance[k] > _HIDDEN:
+            return f"cannot tell with {len(self.labelled):,} rows"
+        return "no variable above chance"
+
+    def uncovered(self) -> list[tuple[Variable, float]]:
+        """Return variables of which many mean codes lie beyond the traversals, with their shares.
+
+        Normal codes like the prior have 5 % of them there.
+        """
+        found = []
+        for variable in self.active:
+            if not variable.discrete:
+                low, high = self.traversal_values[variable.number][[0, -1], 0]
+                codes = self.means[:, variable.columns]
+                beyond = float(((codes < low) | (codes > high)).any(1).mean())
+                found += [(variable, beyond)] if beyond > _MOST_BEYOND else []
+        return sorted(found, key=lambda pair: -pair[1])
 
     def starts(self) -> list[Start]:
         """Choose rows to start traversals from: a central one, and one at a typical distance.
@@ -329,17 +359,15 @@ def analyse(
     table = model.tabulate(index, posterior)
     labelled = table.labelled
     factors = _varying_factors(model, labelled)
-    matrix = np.zeros((table.codes.shape[1], 0))
-    shuffled = np.zeros((2, *matrix.shape))
+    shares = FactorShares(np.zeros((table.codes.shape[1], 0)), np.zeros(0))
     if factors:
         columns = [column for column, _ in factors]
-        pair = labelled.codes, labelled.merged_factors[:, columns]
-        kinds: dict[str, Any] = {
-            "discrete": table.discrete,
-            "continuous": np.flatnonzero(labelled.continuous_mask[columns]).tolist(),
-        }
-        matrix = mutual_information_matrix(*pair, **kinds)
-        shuffled = shuffled_information_matrices(*pair, **kinds)
+        shares = factor_shares(
+            labelled.codes,
+            labelled.merged_factors[:, columns],
+            discrete=table.discrete,
+            continuous=np.flatnonzero(labelled.continuous_mask[columns]).tolist(),
+        )
     known = evaluate(table, null=True, shuffles=SHUFFLES) if scores is None else scores
     return Analysis(
         model=model,
@@ -356,8 +384,7 @@ def analyse(
         unsupervised=describe(table)
         | {key: score for key, score in known.items() if key not in METRICS},
         left_out=left_out(table),
-        matrix=matrix,
-        shuffled=shuffled,
+        shares=shares,
         factors=factors,
     )
 

@@ -6,7 +6,7 @@ dark and print. `Markup.format` escapes text.
 
 import math
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 from markupsafe import Markup
@@ -17,6 +17,9 @@ Span = tuple[float, float]
 
 _MOST = 1e307  # ends of a span: its width is still finite
 _FAR = 1e5  # pixels beyond the plot area that are still drawn
+_GAP = 6.0  # pixels between a tick's text and the plot area
+_TICKS = 5  # of an axis, at most
+_DIGIT = 6.6  # pixels of a character of a tick's text, at most
 
 
 class Panel(NamedTuple):
@@ -109,18 +112,20 @@ class Plot:
     ) -> Markup:
         """Return the chart with grid lines, ticks and marks; `label` is for screen readers."""
         grid = Markup("").join(self.level(y) for y in y_ticks)
+        longest = max(map(len, y_ticks.values()), default=0)
+        frame = replace(self, left=max(self.left, _GAP + _DIGIT * longest))
         return Markup(
             '<svg class="chart" viewBox="0 0 {:g} {:g}" role="img" aria-label="{}">'
             '<svg x="{:g}" y="{:g}" width="{:g}" height="{:g}">{}{}</svg>{}{}</svg>'
         ).format(
-            self.left + self.width + self.right,
+            frame.left + self.width + self.right,
             self.top + self.height + self.bottom,
             label,
-            *(self.left, self.top, self.width, self.height),
+            *(frame.left, self.top, self.width, self.height),
             grid,
             Markup("").join(marks),
-            self._x_ticks(x_ticks),
-            self._y_ticks(y_ticks),
+            frame._x_ticks(x_ticks),
+            frame._y_ticks(y_ticks),
         )
 
     def _x_ticks(self, ticks: dict[float, str]) -> Markup:
@@ -137,23 +142,26 @@ class Plot:
     def _y_ticks(self, ticks: dict[float, str]) -> Markup:
         mark = Markup('<text class="tick" x="{:.1f}" y="{:.1f}" text-anchor="end">{}</text>')
         return Markup("").join(
-            mark.format(self.left - 6, self.top + self.y_pixel(value) + 3.6, text)
+            mark.format(self.left - _GAP, self.top + self.y_pixel(value) + 3.6, text)
             for value, text in ticks.items()
         )
 
 
-def ticks(span: Span, most: int = 5) -> dict[float, str]:
-    """Return round values inside a span, as many as possible up to `most`, with their text.
+def ticks(span: Span) -> dict[float, str]:
+    """Return round values inside a span, as many as possible up to five, with their text.
 
-    >>> ticks((0, 23_000), 3)
-    {0.0: '0', 10000.0: '10k', 20000.0: '20k'}
+    >>> ticks((0, 23_000))
+    {0.0: '0', 5000.0: '5k', 10000.0: '10k', 15000.0: '15k', 20000.0: '20k'}
     """
-    power = 10.0 ** math.floor(math.log10((span[1] - span[0]) / most))
+    power = 10.0 ** math.floor(math.log10((span[1] - span[0]) / _TICKS))
     for step in (n * power for n in (1, 2, 5, 10, 20)):
         first, last = math.ceil(span[0] / step - 1e-9), math.floor(span[1] / step + 1e-9)
-        if last - first < most:
+        if last - first < _TICKS:
             break
-    return {n * step: short(n * step) for n in range(first, last + 1)}
+    values = [n * step for n in range(first, last + 1)]
+    texts = ([short(value, digits) for value in values] for digits in range(4, 16))
+    distinct = next((each for each in texts if len(set(each)) == len(each)), None)
+    return dict(zip(values, distinct or map(repr, values), strict=True))
 
 
 def padded(low: float, high: float, share: float = 0.08) -> Span:

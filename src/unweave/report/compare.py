@@ -12,7 +12,13 @@ import unweave
 from unweave.core.files import make_folder, write_atomically
 from unweave.core.outputs import refuse_run_folder
 from unweave.evaluation.comparison import Comparison, Contrast, RunGroup, Section
-from unweave.evaluation.comparison_text import contrast_text, estimate_text, seeds_text, udr_text
+from unweave.evaluation.comparison_text import (
+    agreement_text,
+    contrast_text,
+    estimate_text,
+    seeds_text,
+    udr_text,
+)
 from unweave.evaluation.shared_latents import SAME
 from unweave.report.charts import Panel, Plot, not_finite, padded, padded_range, ticks
 from unweave.report.figures import settled_span
@@ -59,6 +65,7 @@ def render_comparison(comparison: Comparison) -> str:
         "compare.html.j2",
         runs=runs,
         notes=comparison.notes,
+        verdict=[line for section in comparison.sections for line in _verdict(section)],
         level=f"{comparison.level:.0%}",
         same=f"{SAME:g}",
         version=unweave.__version__,
@@ -85,7 +92,9 @@ def _section(section: Section, level: float) -> dict[str, Any]:
             for name in section.quantities
         ],
         "best": [(each, contrast_text(each)) for each in section.contrasts],
-        "dots": [_quantity_chart(name, section, styles, level) for name in section.quantities],
+        "dots": [_quantity_chart(name, section, styles, level) for name in section.quantities]
+        if len(section.groups) > 1
+        else [],
         "curves": _curves(section, styles),
         "latents": [
             (
@@ -98,6 +107,22 @@ def _section(section: Section, level: float) -> dict[str, Any]:
             if group.udr
         ],
     }
+
+
+def _verdict(section: Section) -> list[str]:
+    """Say on which latents seeds agree, and which groups are best beyond doubt."""
+    several = len(section.groups) > 1
+    lines = []
+    for group in section.groups:
+        if group.udr:
+            text, udr = agreement_text(group), f"UDR {udr_text(group.udr)}; equal codes reach 0.9"
+            lines += [f"{group.name}: {text}; {udr}"] if several else [text.capitalize(), udr]
+    sure = [each for each in section.contrasts if each.distinguishable]
+    if several:
+        lines += [contrast_text(each) for each in sure]
+        if not sure:
+            lines.append("No group is distinguishably better than the second best by any score")
+    return lines
 
 
 def _latent_rows(group: RunGroup) -> list[_LatentRow]:
@@ -184,9 +209,9 @@ def _curve_chart(name: str, section: Section, styles: Sequence[str], thin: bool)
         if own:
             steps, every_run = _on_common_steps(own)
             with np.errstate(over="ignore", invalid="ignore"):  # which leave gaps
-                mean, spread = every_run.mean(0), every_run.std(0)
+                mean, deviation = every_run.mean(0), every_run.std(0)
             if len(own) > 1:
-                band = (mean - spread).tolist(), (mean + spread).tolist()
+                band = (mean - deviation).tolist(), (mean + deviation).tolist()
                 marks.append(plot.area(steps, *band, f"{style} band"))
             marks.append(plot.line(steps, mean.tolist(), style))
     drawing = plot.draw(marks, f"{name} over training steps", ticks(plot.x), ticks(plot.y))

@@ -36,8 +36,7 @@ _GRID = 241  # points at which a prior density is evaluated
 _DRAWN_QUANTILES = (0.0005, 0.9995)  # of the samples
 _NAMED_CLASSES = 10  # categories with labels at the axis
 _LABEL_CHARACTERS = 40  # of all labels at an axis together
-_AT_CHANCE = Markup("<small>no variable above chance</small>")
-_LEAST_SHARE = 0.03  # I(z; v) / H(v) below which a second variable is not drawn
+_LEAST_SHARE = 0.03  # of a factor, below which a second variable is not drawn
 
 
 def log_curves(analysis: Analysis) -> list[Panel]:
@@ -262,7 +261,7 @@ def _response(best: BestVariables, traces: list[Trace], table: Table, span: Span
         for mark in _trace(plot, xs, trace, style, factor.kind == "categorical")
     ]
     remark = Markup(" ").join(_key(style, trace.variable, trace.share) for trace, style in styled)
-    remark = remark if best.informative else _AT_CHANCE
+    remark = _at_chance(best) or remark
     label = f"mean code against {factor.name}"
     return Panel(
         factor.name, remark, plot.draw(marks, label, _factor_ticks(factor, xs), ticks(span))
@@ -285,8 +284,12 @@ def _class_response(best: BestVariables, analysis: Analysis) -> Panel:
     label = f"classes of {variable.name} against {best.factor.name}"
     x_ticks = _factor_ticks(best.factor, xs)
     drawing = plot.draw(marks, label, x_ticks, _class_ticks(count))
-    remark = _key("a", variable, share) if best.informative else _AT_CHANCE
+    remark = _at_chance(best) or _key("a", variable, share)
     return Panel(best.factor.name, remark, drawing)
+
+
+def _at_chance(best: BestVariables) -> Markup:
+    return Markup("<small>{}</small>").format(best.at_chance) if best.at_chance else Markup("")
 
 
 def _key(style: str, variable: Variable, share: float) -> Markup:

@@ -12,6 +12,7 @@ import unweave
 from unweave.core import spec
 from unweave.core.bibliography import citations
 from unweave.core.files import make_folder
+from unweave.core.parts import UNNAMED
 from unweave.data import InMemory
 from unweave.evaluation.model import FittedModel
 from unweave.evaluation.shared_latents import LEAST_INFORMATION
@@ -43,6 +44,11 @@ def write_report(
     them again. `channels` selects the channels of images to show; three are red, green and blue.
     `explorer` is a link to a page written by `share`, such as "explorer.html" in the same folder.
     """
+    if not isinstance(model, FittedModel):
+        raise TypeError(
+            f"expected one model, got a {type(model).__name__}: write one report for each model; "
+            "`share` takes several"
+        )
     place = Path(path)
     check_page(place)
     make_folder(place.parent)
@@ -84,7 +90,8 @@ def _texts(analysis: Analysis) -> dict[str, Any]:
         "correlations": summary.correlations(analysis),
         "dependent_prior": summary.dependent_prior(analysis),
         "parts": configuration.parts(model.run, model.dataset),
-        "command": train_arguments(model.run, model.dataset),
+        "command": (command := train_arguments(model.run, model.dataset)),
+        "unnamed": UNNAMED if any(UNNAMED in line for line in command) else "",
         "in_memory": isinstance(model.run.data, InMemory),
         "run_json": json.dumps(spec.to_json(model.run), indent=2, ensure_ascii=False),
         "references": citations(model.run)
@@ -100,11 +107,13 @@ def _texts(analysis: Analysis) -> dict[str, Any]:
         "constant": summary.constant_factors(analysis),
         "information": summary.information_rows(analysis),
         "best": [
-            each.best[0][0].number if each.informative else None for each in analysis.best_variables
+            None if each.at_chance else each.best[0][0].number for each in analysis.best_variables
         ],
         "chance": summary.chance_text(analysis),
+        "shares": summary.share_text(analysis),
         "no_evidence": summary.common_reason(analysis),
         "counts": summary.counts_text(analysis),
+        "left_out": summary.left_out_metrics(analysis),
     }
 
 
@@ -134,7 +143,7 @@ def _observations(analysis: Analysis, channels: Sequence[int]) -> dict[str, Any]
     return {
         "images": False,
         "where": starts[0].where,
-        "caption": vectors.vector_caption(analysis),
+        "caption": vectors.vectors_of(analysis).caption,
         "reconstructions": vectors.vector_reconstructions(
             analysis, analysis.observations(rows), analysis.reconstructions(rows)
         ),

@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 from PIL import Image
 
 from unweave.data import Schema
+from unweave.report.text import significant
 
 Array = NDArray[np.floating[Any]]
 Colour = tuple[float, float, float]  # red, green and blue, from 0 to 1
@@ -96,14 +97,16 @@ class ColourMap:
             colours = (_BELOW, _ABOVE) if self.diverging else ((0.0, 0.0, 0.0), (1.0, 1.0, 1.0))
             names = ("blue", "orange") if self.diverging else ("black", "white")
             ends = zip(colours, names, (*self.low, *self.high), strict=True)
-            return [LegendEntry(_css(colour), name, f"{value:.3g}") for colour, name, value in ends]
+            return [
+                LegendEntry(_css(colour), name, significant(value)) for colour, name, value in ends
+            ]
         numbers = self.channels or range(len(self.low))
         spans = zip(numbers, self.colours, self.low, self.high, strict=True)
         return [
             LegendEntry(
                 _css(colour),
                 _HUES[round(12 * colorsys.rgb_to_hsv(*colour)[0]) % 12],
-                f"channel {number}: {low:.3g} to {high:.3g}",
+                f"channel {number}: {significant(low)} to {significant(high)}",
             )
             for number, colour, low, high in spans
         ]
@@ -166,7 +169,7 @@ def colour_legend(colours: ColourMap, schema: Schema) -> list[LegendEntry]:
     >>> from unweave.data.scaling import Scaling
     >>> schema = Schema(9, (1, 8, 8), scaling=Scaling("percentile", (500.0,), (0.001,)))
     >>> [entry.text for entry in colour_legend(ColourMap(pixels=False), schema)]
-    ['500', '1.5e+03']
+    ['500', '1500']
     """
     numbers = list(colours.channels or range(schema.shape[0]))
     ends = np.zeros((2, *schema.shape[:1], 1, 1), np.float32)

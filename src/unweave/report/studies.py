@@ -56,13 +56,13 @@ def sensitivity_chart(found: Sensitivity) -> Markup:
     (along, values), *rest = found.settings.items()
     lines = rest[0][1] if rest else ("",)
     shape = len(values), len(lines)
-    mean, spread = found.mean.reshape(shape), found.spread.reshape(shape)
-    span = padded_range([*(mean - spread).ravel().tolist(), *(mean + spread).ravel().tolist()])
+    mean, stddev = found.mean.reshape(shape), found.stddev.reshape(shape)
+    span = padded_range([*(mean - stddev).ravel().tolist(), *(mean + stddev).ravel().tolist()])
     plot = Plot(padded(0, len(values) - 1, 0.05), span, width=320, height=180)
     xs = [float(x) for x in range(len(values))]
     styles = [series_style(n, len(lines)) for n in range(len(lines))]
     marks = []
-    for style, m, s in zip(styles, mean.T, spread.T, strict=True):
+    for style, m, s in zip(styles, mean.T, stddev.T, strict=True):
         marks.append(plot.area(xs, (m - s).tolist(), (m + s).tolist(), f"{style} band"))
         marks += [plot.line(xs, m.tolist(), style), plot.dots(xs, m.tolist(), style)]
     label = f"{metric_title(found.name)} over {along}" + (f" and {rest[0][0]}" if rest else "")

@@ -12,8 +12,8 @@ from unweave.core.text import number_text
 from unweave.evaluation.shared_latents import LEAST_INFORMATION
 from unweave.metrics import Score
 from unweave.metrics.evidence import unjudged
-from unweave.metrics.information import DEVIATIONS
 from unweave.metrics.score import NO_EVIDENCE
+from unweave.metrics.shares import SHUFFLES
 from unweave.report.analysis import Analysis, Variable
 from unweave.report.text import number, typeset, words
 from unweave.training.final_terms import final_terms
@@ -197,15 +197,33 @@ def common_reason(analysis: Analysis) -> str:
     return reasons.pop() if len(reasons) == 1 and len(analysis.scores) > 1 else ""
 
 
+def left_out_metrics(analysis: Analysis) -> dict[str, list[str]]:
+    """Return the metrics that were left out, by reason."""
+    found: dict[str, list[str]] = {}
+    for key, reason in analysis.left_out.items():
+        found.setdefault(reason, []).append(key)
+    return found
+
+
 def chance_text(analysis: Analysis) -> str:
-    """Say how much information about factors is chance."""
+    """Say which shares of factors are chance."""
     if not analysis.factors:
         return ""
-    ends = sorted({number(float(end)) for end in (analysis.chance.min(), analysis.chance.max())})
+    chance = analysis.shares.chance
+    ends = sorted({number(float(end)) for end in (chance.min(), chance.max())})
     return (
-        f"Chance, the value for shuffled factors, is {' to '.join(ends)}; anything less than "
-        f"{DEVIATIONS:g} standard deviations above it counts as chance"
+        f"A share is above chance if it is larger than that of every variable in {SHUFFLES} "
+        f"shuffles of the factor (here {' to '.join(ends)}), so 1 in {SHUFFLES + 1} independent "
+        "factors seems to be explained. Shares that are not above chance are grey on this page"
     )
+
+
+def share_text(analysis: Analysis) -> Markup:
+    """Say what the share of a factor is, for the kinds of factors that there are."""
+    continuous = {bool(analysis.labelled.continuous_mask[column]) for column, _ in analysis.factors}
+    kinds = {False: "of the entropy of a discrete factor, I(z; v) / H(v)"}
+    kinds[True] = "of the variance, in ranks, that a continuous factor has in common with it"
+    return typeset(", or ".join(kinds[each] for each in sorted(continuous)))
 
 
 def counts_text(analysis: Analysis) -> Markup:
@@ -214,9 +232,10 @@ def counts_text(analysis: Analysis) -> Markup:
         return Markup("")
     return typeset(
         f"The summary counts {len(analysis.active)} active variables, those with I(x; z_j) of at "
-        f"least {LEAST_INFORMATION:g} nats, as everywhere on this page. Active units burda2016 "
-        "counts variables whose mean code has a variance above 0.01, and kl those with a KL above "
-        "0.01 nats; such a variable may still carry almost no information about the data."
+        f"least {LEAST_INFORMATION:g} nats, as do the explorer and compare. The active units of "
+        "the table are other counts: burda2016 counts variables whose mean code has a variance "
+        "above 0.01, and kl those with a KL above 0.01 nats; such a variable may still carry "
+        "almost no information about the data."
     )
 
 
@@ -227,17 +246,7 @@ def constant_factors(analysis: Analysis) -> list[str]:
 
 
 def information_rows(analysis: Analysis) -> list[tuple[Variable, list[tuple[float, bool]]]]:
-    """Return each shown variable with I(z_j; v_k) / H(v_k), and whether that is above chance."""
-    return [
-        (
-            v,
-            list(
-                zip(
-                    analysis.matrix[v.number].tolist(),
-                    analysis.informative[v.number].tolist(),
-                    strict=True,
-                )
-            ),
-        )
-        for v in analysis.shown
-    ]
+    """Return each shown variable with its share of each factor, and whether it is above chance."""
+    shares = analysis.shares
+    values, above = shares.values.tolist(), shares.above_chance.tolist()
+    return [(v, list(zip(values[v.number], above[v.number], strict=True))) for v in analysis.shown]

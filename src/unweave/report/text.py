@@ -2,6 +2,7 @@
 
 import re
 
+import numpy as np
 from markupsafe import Markup
 
 from unweave.core.text import number_text
@@ -89,18 +90,30 @@ def number(value: float, digits: int = 2) -> str:
     return text.removeprefix("-") if not text.strip("-0.") else text.replace("-", "−")
 
 
-def short(value: float) -> str:
+def short(value: float, digits: int = 4) -> str:
     """Format a number in few characters, for ticks.
 
-    >>> short(-0.5), short(30_000), short(2_500_000)
-    ('−0.5', '30k', '2.5M')
+    >>> short(-0.5), short(30_000), short(2_500_000), short(2e11)
+    ('−0.5', '30k', '2.5M', '200G')
     """
     if (text := _unusual(value)) is not None:
         return text
-    for size, unit in ((1e6, "M"), (1e3, "k")):
+    for size, unit in ((1e9, "G"), (1e6, "M"), (1e3, "k")):
         if abs(value) >= size:
-            return f"{value / size:.4g}{unit}".replace("-", "−")
-    return f"{value:.4g}".replace("-", "−")
+            return f"{value / size:.{digits}g}{unit}".replace("-", "−")
+    return f"{value:.{digits}g}".replace("-", "−")
+
+
+def significant(value: float, digits: int = 3) -> str:
+    """Format a number with so many significant digits and no exponent, as the explorer does.
+
+    >>> significant(2679.6), significant(-0.00012345), significant(1e30)
+    ('2680', '−0.000123', '1e+30')
+    """
+    rounded = float(f"{value:.{digits}g}")
+    usual = rounded == 0 or 1e-6 <= abs(rounded) < 1e21
+    text = np.format_float_positional(rounded, trim="-") if usual else f"{rounded:g}"
+    return text.replace("-", "−", 1) if usual else text
 
 
 def _unusual(value: float) -> str | None:

@@ -168,11 +168,6 @@ def vector_samples(analysis: Analysis, samples: Array) -> Panel:
     return panel
 
 
-def vector_caption(analysis: Analysis) -> str:
-    """Say what the charts of vectors show."""
-    return vectors_of(analysis).caption
-
-
 def vectors_of(analysis: Analysis) -> Vectors:
     """Decide how to draw the vectors of a model's data."""
     some = analysis.observations(analysis.some_rows(_COMPARED, "order"))

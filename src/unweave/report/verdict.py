@@ -10,6 +10,7 @@ from unweave.core.hints import count_noun
 from unweave.data.splits import split_of
 from unweave.evaluation.overfitting import overfit
 from unweave.evaluation.shared_latents import LEAST_INFORMATION
+from unweave.evaluation.unfinished import CONTINUES, unfinished
 from unweave.metrics import Score
 from unweave.metrics.evidence import AT_NULL, unjudged
 from unweave.report.analysis import Analysis, Variable
@@ -20,6 +21,7 @@ Level = Literal["good", "weak", "bad"]
 
 _WELL_EXPLAINED, _BARELY_EXPLAINED = 0.5, 0.1  # R^2
 _NAMED = 6  # variables or scores that a sentence names
+_FEW_ROWS = 100
 _COMPARED = 1_000  # rows that are compared in the units of the data
 _UNUSED_BY_DECODER = ", but the decoder hardly uses it, so reconstructions improve little"
 
@@ -35,14 +37,20 @@ class Verdict(NamedTuple):
 def verdict(analysis: Analysis) -> Verdict:
     """Judge a model by how much it explains, which variables it uses, and which scores mean it."""
     level, text = headline(analysis)
+    dominated = bool(analysis.explained and analysis.explained.dominant)
+    failed = level == "bad" and not (dominated and analysis.active)
     sentences = [
+        *_limits(analysis),
         *_explained(analysis),
-        _variables(analysis.active, analysis.unused, failed=level == "bad"),
+        _variables(analysis.active, analysis.unused, failed),
+        *_coverage(analysis),
         *_scores(analysis),
     ]
     if over := overfit(analysis.model.log, analysis.model.measures):
-        sentences.insert(1, escape(f"The {over}."))
-    if level == "bad":
+        sentences.insert(0, escape(f"The {over}."))
+    if early := unfinished(analysis.model.measures):
+        sentences.insert(0, escape(f"The {early}{CONTINUES if analysis.model.folder else ''}."))
+    if failed:
         model = analysis.model
         sentences.append(escape(advice(model.run, model.dataset, model.measures)))
     return Verdict(level, text, sentences)
@@ -56,12 +64,15 @@ def headline(analysis: Analysis) -> tuple[Level, str]:
     if share is None:
         verb = "carries" if used == 1 else "carry"
         return "good", f"{count_noun(used, 'latent variable')} {verb} information about the data"
+    if dominant := share.dominant:
+        few = "One observation has" if len(dominant.names) == 1 else "A few observations have"
+        return "bad", f"{few} {dominant.percent} of the variance: R² says nothing about the others"
     most = explainable(analysis)
     reached = share.r2 / most if most else share.r2
     if reached < _BARELY_EXPLAINED:
         return "bad", "The model explains almost nothing of the data"
     level: Level = "good" if reached >= _WELL_EXPLAINED else "weak"
-    what = "held-out observations" if share.held_out else "the data"
+    what = "held-out observations" if share.held_out else "data that the model was trained on"
     scaling = analysis.model.schema.scaling.method
     if scaling == "standardise":
         what = f"the standardised columns of {what}"
@@ -69,6 +80,33 @@ def headline(analysis: Analysis) -> tuple[Level, str]:
     verb = ("explains" if used == 1 else "explain") + (" only" if little else "")
     text = f"{count_noun(used, 'latent variable')} {verb} {share.r2:.0%} of the variance of {what}"
     return level, f"{text}, of about {most:.0%} that can be explained" if most else text
+
+
+def _limits(analysis: Analysis) -> list[Markup]:
+    """Say what limits the evidence of the whole page: few observations, or none held out."""
+    share, rows, limits = analysis.explained, len(analysis.table), []
+    if rows < _FEW_ROWS:
+        limits.append(f"these are only {count_noun(rows, 'observation')}")
+    if share is not None and not share.held_out:
+        limits.append("none was held out, so nothing here shows how the model does on new data")
+    text = ", and ".join(limits)
+    return [escape(f"The evidence is limited: {text}.")] if limits else []
+
+
+def _coverage(analysis: Analysis) -> list[Markup]:
+    """Say which variables have codes far beyond their traversals."""
+    found = analysis.uncovered()
+    if not found:
+        return []
+    named = Markup(", ").join(
+        Markup("{}&nbsp;({:.0%})").format(symbol(v.name), beyond) for v, beyond in found[:_NAMED]
+    )
+    more = f" and {len(found) - _NAMED} more" if len(found) > _NAMED else ""
+    return [
+        Markup(
+            "The traversals do not cover the data: many codes of {}{} lie beyond their ends."
+        ).format(named, more)
+    ]
 
 
 def _explained(analysis: Analysis) -> list[Markup]:
@@ -80,12 +118,15 @@ def _explained(analysis: Analysis) -> list[Markup]:
     if share.held_out:
         how += "which it was not trained on"
     elif share.split == split_of(analysis.model.run.data):
-        how = f"{share.rows:,} of the observations that it was trained on; nothing was held out"
+        how = f"{share.rows:,} of the observations that it was trained on"
     else:
         how += "some or all of which it was trained on"
     sentence = Markup("R<sup>2</sup> of the reconstructions is {} on {}.").format(
         number(share.r2), how
     )
+    if share.dominant:
+        dominant = share.dominant.describe()
+        sentence += Markup(" But {}.").format(dominant.replace("R^2", "R²"))
     scaling = analysis.model.schema.scaling.method
     if share.r2_in_units is not None:
         sentence += Markup(

@@ -18,7 +18,6 @@ from numpy.typing import NDArray
 from unweave.core.files import make_folder, write_atomically
 from unweave.studies.workspace import Measured
 from unweave.theory import Estimates
-from unweave.theory.bias import Quantity
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -94,11 +93,11 @@ def letter_panels(axes: Sequence[Axes], titles: Sequence[str]) -> None:
         axis.set_title(f"{letter}  {title}")
 
 
-def shades(count: int) -> Values:
-    """Return colours from dark to light, for lines in an order."""
+def shades(count: int, of: str = "viridis") -> Values:
+    """Return colours from dark to light, for lines in an order, of a colour map of matplotlib."""
     from matplotlib import colormaps
 
-    colours: Values = colormaps["viridis"](np.linspace(0.0, 0.85, max(2, count)))
+    colours: Values = colormaps[of](np.linspace(0.0, 0.85, max(2, count)))
     return colours
 
 
@@ -111,11 +110,11 @@ def draw_means(
     axis.plot(x, [mean.value for mean in means], color=colour, **line)
 
 
-def draw_bias(axis: Axes, estimates: dict[str, Estimates], quantity: Quantity = "entropy") -> None:
-    """Draw the bias of named estimates over the batch size, with bands of two standard errors."""
+def draw_bias(axis: Axes, estimates: dict[str, Estimates]) -> None:
+    """Draw the bias of the entropy over the batch size, with bands of two standard errors."""
     colours = shades(len(estimates))
     for colour, dashes, (name, each) in zip(colours, DASHES, estimates.items(), strict=False):
-        bias, error = each.bias[quantity], each.error[quantity]
+        bias, error = each.bias["entropy"], each.error["entropy"]
         axis.fill_between(each.batch_sizes, bias - 2 * error, bias + 2 * error, color=colour,
                           alpha=0.2, linewidth=0)  # fmt: skip
         axis.plot(each.batch_sizes, bias, color=colour, linestyle=dashes, label=name)

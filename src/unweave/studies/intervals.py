@@ -2,10 +2,11 @@
 
 One method for each kind of number, used by all figures:
 
-- a statistic over networks that differ in their seed (a mean, a median, a difference of means, a
-  correlation): the 95% percentile bootstrap over networks. It needs no assumption on the
-  distribution, which is skewed or bimodal for most scores, but covers the true value in fewer than
-  95% of cases for few networks: with three it is their range.
+- a mean over networks that differ in their seed, or a difference of means: Student's t interval, or
+  Welch's (`core/intervals.py`), as `unweave compare` has them;
+- a median over networks: the interval between two of the sorted values, which needs no assumption;
+- another statistic over networks, such as a correlation: the percentile bootstrap, expanded for few
+  networks [Hesterberg2015];
 - a mean over many independent draws: two standard errors to either side (`two_sigma_interval`);
 - a few values that are all shown: their range (`range_interval`).
 """
@@ -15,10 +16,12 @@ from typing import Any
 
 import numpy as np
 
+from unweave.core.intervals import Estimate, mean_interval, welch_interval
 from unweave.studies.drawing import Values
 from unweave.studies.workspace import Measured
 
 RESAMPLES = 2_000
+_NAN = float("nan")
 
 
 def range_interval(values: Sequence[float] | Values) -> Measured:
@@ -39,35 +42,61 @@ def two_sigma_interval(value: float, error: float) -> Measured:
     return Measured(float(value), float(value - 2 * error), float(value + 2 * error))
 
 
-def percentile_interval(value: float, resampled: Any, level: float = 0.95) -> Measured:
-    """Return a value with the middle `level` of its bootstrap distribution, ignoring NaN."""
-    if np.isnan(value):
-        return Measured(*[float("nan")] * 3)
-    low, high = np.nanquantile(resampled, ((1 - level) / 2, (1 + level) / 2))
+def mean_over_networks(values: Values) -> Measured:
+    """Return the mean with Student's 95% interval, which is NaN for a single value.
+
+    >>> mean_over_networks(np.ones(5))
+    Measured(value=1.0, low=1.0, high=1.0)
+    """
+    return _measured(mean_interval(values.tolist()))
+
+
+def difference_of_means(ours: Values, theirs: Values, level: float = 0.95) -> Measured:
+    """Return the difference of two means over networks, with Welch's interval.
+
+    >>> difference_of_means(np.ones(5), np.zeros(5))
+    Measured(value=1.0, low=1.0, high=1.0)
+    """
+    return _measured(welch_interval(ours.tolist(), theirs.tolist(), level))
+
+
+def median_over_networks(values: Values) -> Measured:
+    """Return the median with the narrowest interval of two sorted values that covers it in 95%.
+
+    The k-th smallest and largest of n values have the median between them with a probability of
+    1 - 2 P(B < k), where B is the number of heads of n coins. With fewer than six values no two are
+    enough, and the interval is their range.
+
+    >>> median_over_networks(np.arange(10.0))
+    Measured(value=4.5, low=1.0, high=8.0)
+    """
+    from scipy.stats import binom
+
+    ordered, count = np.sort(values), len(values)
+    place = max(0, int(binom.ppf(0.025, count, 0.5)) - 1)  # from 0
+    return Measured(float(np.median(values)), float(ordered[place]), float(ordered[-1 - place]))
+
+
+def resampled_interval(value: float, resampled: Any, count: int, level: float = 0.95) -> Measured:
+    """Return a value with its expanded percentile interval, ignoring NaN.
+
+    A percentile interval of a mean of n values is too narrow by the factor sqrt((n - 1) / n) z / t,
+    with the quantiles z of the normal and t of Student's distribution. Here the percentiles are
+    further out by as much. [Hesterberg2015]
+
+    Args:
+        value: the statistic of all networks.
+        resampled: the statistic of bootstrap samples.
+        count: networks in the smallest group that is resampled.
+        level: the share of repetitions in which the interval should cover the true value.
+    """
+    from scipy.stats import norm, t
+
+    if np.isnan(value) or count < 2:
+        return Measured(float(value), _NAN, _NAN)
+    share = norm.cdf(np.sqrt(count / (count - 1)) * t.ppf((1 - level) / 2, count - 1))
+    low, high = np.nanquantile(resampled, (share, 1 - share))
     return Measured(float(value), float(low), float(high))
-
-
-def bootstrap_interval(values: Values, statistic: Callable[..., Values] = np.mean) -> Measured:
-    """Return the mean over networks, or another statistic, with its 95% bootstrap interval.
-
-    >>> bootstrap_interval(np.ones(5))
-    Measured(value=1.0, low=1.0, high=1.0)
-    >>> bootstrap_interval(np.array([1.0, 1.0, 1.0, 1.0, 9.0]), np.median).value
-    1.0
-    """
-    samples = np.random.default_rng(0).choice(values, (RESAMPLES, len(values)))
-    return percentile_interval(float(statistic(values)), statistic(samples, axis=1))
-
-
-def bootstrap_difference(ours: Values, theirs: Values, level: float = 0.95) -> Measured:
-    """Return the difference of two means over networks, with its bootstrap interval.
-
-    >>> bootstrap_difference(np.ones(5), np.zeros(5))
-    Measured(value=1.0, low=1.0, high=1.0)
-    """
-    rng = np.random.default_rng(0)
-    one, two = (rng.choice(values, (RESAMPLES, len(values))).mean(1) for values in (ours, theirs))
-    return percentile_interval(float(np.mean(ours) - np.mean(theirs)), one - two, level)
 
 
 def correlation_interval(
@@ -85,4 +114,9 @@ def correlation_interval(
     for _ in range(1_000):
         rows = np.concatenate([rng.choice(part, len(part)) for part in parts])
         resampled.append(float(correlation(a[rows], b[rows])[0]))
-    return percentile_interval(float(correlation(a, b)[0]), resampled)
+    return resampled_interval(float(correlation(a, b)[0]), resampled, min(map(len, parts)))
+
+
+def _measured(estimate: Estimate) -> Measured:
+    value, *bounds = estimate
+    return Measured(value, *(_NAN if bound is None else bound for bound in bounds))

@@ -9,7 +9,6 @@ out/<paper>/<name>.svg     drawings, and the same as .png
 
 import json
 import re
-import subprocess
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import asdict
@@ -25,14 +24,21 @@ from typing import (
 from pydantic import Field
 from typing_extensions import TypedDict
 
-import unweave
 from unweave.core.bibliography import entries, entry_field
 from unweave.core.files import make_folder, write_atomically, write_json
 from unweave.core.text import markdown_table
 from unweave.studies.drawing import save_figure
 from unweave.studies.inventory import Item, inventory, summary
 from unweave.studies.texts import fill
-from unweave.studies.workspace import Claim, Cost, Reproduction, Result, Verdict, Workspace
+from unweave.studies.workspace import (
+    Claim,
+    Cost,
+    Reproduction,
+    Result,
+    Verdict,
+    Workspace,
+    version,
+)
 from unweave.training.records import check_form
 
 _SIGNS = {
@@ -51,6 +57,7 @@ class _Training(TypedDict):
     seconds: int
     machines: list[str]
     dates: NotRequired[list[str]]
+    versions: NotRequired[list[str]]
 
 
 class _FigureFacts(TypedDict):
@@ -73,6 +80,7 @@ class _FigureFacts(TypedDict):
 
 
 _OUR_CHOICE = re.compile(r"\bour (bound|reading|weight|range)")  # in what is expected
+_OURS = "(ours)"  # how statements and titles that are not in a paper begin
 _BY_OUR_CHOICE = "of these by our bound"  # passes that depend on it
 _TITLE = "# Papers reproduced"
 _STATUSES = ("reproduced", "partly", "not reproduced", "not an experiment")
@@ -81,13 +89,21 @@ _VERDICTS = """A claim
 - **passes** if what we measured agrees with it,
 - **fails** if what we measured contradicts it,
 - is **undecided** if the evidence allows both answers, or if it misses a bound, range or reading \
-that we chose: with another choice it might pass. A number that misses our bound fails only if it \
-is beyond a second, wider one that is stated with it. A claim that meets our bound passes, so a \
-pass by a bound of ours is weaker than one without; the table counts them,
+that we chose: with another choice it might pass. A number that the paper states passes if our \
+whole interval is close to it, and fails if all of it is not. A pass that rests on a bound of ours \
+is weaker than one that needs none, so the table also counts these,
 - is **not measured yet** until all networks that it is about are trained,
 - is **not comparable** if our setting differs from the paper's in what the claim is about.
 
-Claims marked “(ours)” are not in the papers: they are our own checks, counted like the others."""
+Brackets are 95% intervals: Student's t for means over seeds, Welch's for differences, sorted \
+values for medians, and an expanded percentile bootstrap for other statistics \
+[Hesterberg2015]. A study says so where it differs.
+
+Claims marked “(ours)” are not in the papers, but our own checks. They are not counted here. A \
+claim that two papers share, with the same networks, is counted once in the sum."""
+_COVERAGE = """Only figures and tables of the papers are counted, not our own controls and \
+stand-ins. One is **reproduced** if everything in it was trained or computed and drawn as the \
+paper describes, whatever came of its claims, and **partly** if networks or data are missing."""
 
 
 def write_result(
@@ -123,15 +139,15 @@ def write_result(
 def write_page(paper: str, figures: Sequence[Reproduction], out: Path) -> Path:
     """Write the page of a paper from the results so far; `figures` may include other papers."""
     own = [each for each in figures if each.paper == paper]
-    sections = [
-        _section(each, _facts(each, out))
-        if done(each, out)
-        else f"## {each.title}\n\nNot reproduced yet: `{_command(each)}` takes {each.cost}.\n"
-        for each in own
-    ]
+    described: dict[str, Reproduction] = {}  # the first figure with each setting
+    sections = []
+    for each in own:
+        facts = _facts(each, out) if done(each, out) else None
+        first = described.setdefault(facts["setting"], each) if facts else each
+        sections.append(_section(each, facts, first))
     path = out / f"{paper}.md"
     parts = [
-        _head(paper),
+        _head(paper, out),
         *_summary(paper, own, out),
         *_inventory_table(paper, figures, out),
         *sections,
@@ -145,8 +161,8 @@ def check_index(out: Path) -> None:
     path = out / "README.md"
     if path.exists() and not path.read_text(encoding="utf-8").startswith(_TITLE):
         raise ValueError(
-            f"{path} is not an index of papers, and would be overwritten: give another folder "
-            "by --out"
+            f"{path} is not an index of papers and would be overwritten: choose another folder "
+            "with --out"
         )
 
 
@@ -155,20 +171,22 @@ def write_index(figures: Sequence[Reproduction], out: Path) -> Path:
     check_index(out)
     finished = [each for each in figures if done(each, out)]
     claims = {each: [Claim(**claim) for claim in _facts(each, out)["claims"]] for each in finished}
-    tallies = {each: _tally(some) for each, some in claims.items()}
+    theirs = {each: [c for c in some if not is_ours(c)] for each, some in claims.items()}
+    tallies = {each: _tally(some) for each, some in theirs.items()}
     columns = [get_args(Verdict)[0], _BY_OUR_CHOICE, *get_args(Verdict)[1:]]
     rows = [
         [f"[{_key(each.paper)}]({each.paper}.md)", f"[{each.title}]({_link(each)})",
          *(str(tally[column] or "") for column in columns)]
         for each, tally in tallies.items()
     ]  # fmt: skip
-    total = sum(tallies.values(), Counter[str]())
+    once = {(c.statement, c.expected, c.got): c for some in theirs.values() for c in some}
+    total = _tally(list(once.values()))
     rows.append(["**all**", "", *(f"**{total[column]}**" for column in columns)])
     papers = [paper for paper in dict.fromkeys(each.paper for each in figures) if inventory(paper)]
     covered = []
     for paper in papers:
-        theirs = [item for item in inventory(paper) if not item.title.startswith("(ours)")]
-        tally = Counter(_status(item, figures, out)[0] for item in theirs)
+        items = [item for item in inventory(paper) if not item.title.startswith(_OURS)]
+        tally = Counter(_status(item, figures, out)[0] for item in items)
         name = f"[{_key(paper)}]({paper}.md)" if (out / f"{paper}.md").exists() else _key(paper)
         covered.append([name, *(str(tally[status]) for status in _STATUSES)])
     headings = {
@@ -180,7 +198,7 @@ def write_index(figures: Sequence[Reproduction], out: Path) -> Path:
         f"{_TITLE}\n",
         "Written by `unweave reproduce`.\n",
         "## Figures and tables\n",
-        "Of the papers; our own controls and stand-ins are not counted.\n",
+        _COVERAGE + "\n",
         markdown_table(["paper", *_STATUSES], covered),
         "## Claims\n",
         _VERDICTS + "\n",
@@ -197,6 +215,11 @@ def write_index(figures: Sequence[Reproduction], out: Path) -> Path:
     path = out / "README.md"
     write_atomically(path, "\n".join(parts).encode())
     return path
+
+
+def is_ours(claim: Claim) -> bool:
+    """Return whether a claim is a check of our own."""
+    return claim.statement.startswith(_OURS)
 
 
 def _tally(claims: Sequence[Claim]) -> Counter[str]:
@@ -263,6 +286,12 @@ def _link(reproduction: Reproduction) -> str:
     return f"{reproduction.paper}.md#{_anchor(reproduction.title)}"
 
 
+def _number(reproduction: Reproduction) -> str:
+    """Return the beginning of a title: figures 7 and 37."""
+    number = reproduction.title.partition(":")[0]
+    return number[0].lower() + number[1:]
+
+
 def _anchor(heading: str) -> str:
     return re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-")
 
@@ -273,7 +302,7 @@ def done(reproduction: Reproduction, out: Path) -> bool:
 
 
 def state(reproduction: Reproduction, out: Path) -> str:
-    """Return how far a figure is: "yes", "25 of 100" networks, or nothing."""
+    """Return the progress of a figure: "yes", "25 of 100" networks, or nothing."""
     if not done(reproduction, out):
         return ""
     there, whole = _facts(reproduction, out).get("networks") or (0, 0)
@@ -303,58 +332,58 @@ def _key(paper: str) -> str:
     return next((key for key in entries() if key.lower() == paper), paper)
 
 
-def _head(paper: str) -> str:
+def _head(paper: str, out: Path) -> str:
     key = _key(paper)
     if key not in entries():
         return f"# {paper}\n"
     entry = entries()[key]
+    choices = (
+        " Where the paper leaves settings out, or differs from its released code, "
+        "[choices](choices.md) says what we did."
+    )
     return (
         f"# {entry_field(entry, 'title')}\n\n"
         f"{_authors(entry_field(entry, 'author'))}, {entry_field(entry, 'year')} [{key}]. "
         f"Written by `unweave reproduce {paper}`. Claims are the paper's unless marked “(ours)”; "
-        "verdicts are ours, and [the index](README.md#claims) says what they mean.\n"
+        "verdicts are ours, and [the index](README.md#claims) says what they and the brackets mean."
+        f"{choices if (out / 'choices.md').exists() else ''}\n"
     )
 
 
 def _summary(paper: str, figures: Sequence[Reproduction], out: Path) -> list[str]:
     """Return the main findings, with measured values from the claims; nothing if some are missing.
 
-    In the text {fig5.score} stands for what was measured for the claim "score" of figure 5.
+    In the text {fig5.score[0]} stands for what was measured for the first claim "score" of figure
+    5. Several claims of a figure have the same name if they differ in the dataset, say.
     """
-    measured = {
-        reproduction.figure: SimpleNamespace(
-            **{c.get("name", ""): c["got"] for c in _facts(reproduction, out)["claims"]}
-        )
-        for reproduction in figures
-        if done(reproduction, out)
-    }
+    measured = {}
+    for reproduction in figures:
+        if done(reproduction, out):
+            found: dict[str, list[str]] = {}
+            for claim in _facts(reproduction, out)["claims"]:
+                found.setdefault(claim.get("name", ""), []).append(claim["got"])
+            measured[reproduction.figure] = SimpleNamespace(**found)
     try:
-        text = fill(summary(paper), dict(measured))
-    except (KeyError, AttributeError):
+        text = fill(summary(paper), measured)
+    except (KeyError, AttributeError, IndexError):
         return []
     return [f"{text}\n"] if text else []
-
-
-def version() -> str:
-    """Return the version of unweave, with the commit if it runs from a git checkout."""
-
-    def git(*arguments: str) -> str:
-        command = ["git", "-C", str(Path(unweave.__file__).parent), *arguments, "--", "."]
-        return subprocess.run(command, capture_output=True, text=True).stdout.strip()
-
-    try:
-        commit = git("log", "-1", "--format=%h")  # the last one that changed the package
-        changed = " with local changes" if commit and git("status", "--porcelain") else ""
-    except OSError:  # no git
-        return unweave.__version__
-    return f"{unweave.__version__} (commit {commit}{changed})" if commit else unweave.__version__
 
 
 def _command(reproduction: Reproduction) -> str:
     return reproduction.command or f"unweave reproduce {reproduction.paper} {reproduction.figure}"
 
 
-def _section(reproduction: Reproduction, facts: dict[str, Any]) -> str:
+def _section(reproduction: Reproduction, facts: dict[str, Any] | None, first: Reproduction) -> str:
+    """Write the section of a figure; `first` is the one that describes the setting."""
+    if facts is None:
+        return (
+            f"## {reproduction.title}\n\n"
+            f"Not reproduced yet: `{_command(reproduction)}` takes {reproduction.cost}.\n"
+        )
+    setting = facts["setting"].strip()
+    if first is not reproduction:
+        setting = f"Networks and settings are those of [{_number(first)}](#{_anchor(first.title)})."
     claims = [Claim(**claim) for claim in facts["claims"]]
     paper, title = reproduction.paper, facts["title"]
     pictures = [
@@ -370,7 +399,7 @@ def _section(reproduction: Reproduction, facts: dict[str, Any]) -> str:
         [
             f"## {facts['title']}\n",
             *pictures,
-            facts["setting"].strip() + "\n",
+            setting + "\n",
             markdown_table(["the paper's claim", "where", "expected", "got", "verdict"], rows),
             *([*notes, ""] if notes else []),
             *([facts["noticed"].strip() + "\n"] if facts["noticed"] else []),
@@ -384,16 +413,19 @@ def _provenance(facts: dict[str, Any]) -> str:
     training, count = facts["training"], facts["found"] + facts["trained"]
     parts = []
     if count:
-        parts.append(f"{count:,} networks trained")
+        stored = "stored networks, trained" if facts["found"] == count else "networks trained"
+        parts.append(f"{count:,} {stored}")
         if training["runs"] == count and training["machines"]:
             parts[0] += (
                 f" in {training['seconds']:,} seconds on {' and '.join(training['machines'])}"
             )
         if dates := training.get("dates"):
             parts[0] += f", {' to '.join(dict.fromkeys((dates[0], dates[-1])))}"
+        if versions := training.get("versions"):
+            parts[0] += f", by unweave {' and '.join(versions)}"
     seconds = f" in {facts['seconds']:,} seconds" if facts["seconds"] >= 10 else ""
     date = f" on {facts['date']}" if "date" in facts else ""
-    drawn = f"drawn{date}{seconds} on {facts['machine']}, unweave {facts['version']}"
+    drawn = f"drawn{date}{seconds} on {facts['machine']} by unweave {facts['version']}"
     return "; ".join([*parts, drawn])
 
 

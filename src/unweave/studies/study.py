@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Callable, Hashable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
@@ -23,7 +23,7 @@ from unweave.core import spec
 from unweave.core.files import delete_unfinished, make_folder, write_atomically
 from unweave.evaluation.model import FittedModel
 from unweave.evaluation.monitor import Measure
-from unweave.studies.intervals import bootstrap_difference, bootstrap_interval
+from unweave.studies.intervals import difference_of_means, mean_over_networks
 from unweave.studies.workspace import Measured, Numbers
 from unweave.training import Precision, Row
 from unweave.training.leases import own_leases
@@ -74,7 +74,7 @@ class Network:
     run: Run
     curves: Mapping[str, Sequence[float | None]]  # by name, at the steps curves["step"]
     facts: Numbers  # of `describe`, at the end of training; {} if training failed
-    cost: Numbers  # its share of the seconds, lanes, machine, precision, date
+    cost: Numbers  # its share of the seconds, lanes, machine, precision, date, version
     failure: Row | None = None
 
     @cached_property
@@ -90,12 +90,21 @@ class Network:
         return steps, measured
 
     def last(self, name: str) -> float:
-        """Return the value of a curve at the end of training; NaN if it was not measured."""
+        """Return the value of a curve at the end of training; NaN if it was not measured.
+
+        "facts/category/shape" is not a curve but the number facts["category"]["shape"].
+        """
+        first, *path = name.split("/")
+        if first == "facts":
+            fact: Any = self.facts
+            for key in path:
+                fact = fact[key]
+            return float(fact)
         values = self.curve(name)[1]
         return float(values[-1]) if len(values) else float("nan")
 
 
-Reader = str | Callable[[Network], float]  # the name of a curve, for its last value, or a function
+Reader = str | Callable[[Network], float]  # a name that `Network.last` takes, or a function
 
 
 @dataclass(frozen=True)
@@ -112,6 +121,13 @@ class Group:
         there = [each for each in networks if each is not None]
         trained = tuple(each for each in there if each.failure is None)
         return cls(trained, len(networks), len(there) - len(trained))
+
+    @classmethod
+    def joined(cls, groups: Iterable[Group]) -> Group:
+        """Return the networks of several settings as one group."""
+        own = list(groups)
+        networks = tuple(network for group in own for network in group.networks)
+        return cls(networks, sum(g.total for g in own), sum(g.failed for g in own))
 
     @property
     def done(self) -> int:
@@ -130,12 +146,12 @@ class Group:
         return np.array([read(network) for network in self.networks] or [np.nan], np.float64)
 
     def mean(self, read: Reader) -> Measured:
-        """Return the mean over networks with its 95% bootstrap interval."""
-        return bootstrap_interval(self.values(read))
+        """Return the mean over networks with its 95% interval."""
+        return mean_over_networks(self.values(read))
 
     def difference(self, other: Group, read: Reader) -> Measured:
-        """Return the mean less that of another group, with its 95% bootstrap interval."""
-        return bootstrap_difference(self.values(read), other.values(read))
+        """Return the mean less that of another group, with its 95% interval."""
+        return difference_of_means(self.values(read), other.values(read))
 
     def ranked(self, read: Reader) -> list[Network]:
         """Return the networks by decreasing values."""

@@ -14,8 +14,8 @@ from collections.abc import Iterable, Sequence
 from importlib.resources import files
 from typing import TYPE_CHECKING, Any
 
-from unweave.studies.study import Group
-from unweave.studies.workspace import Claim, Result, judge
+from unweave.studies.study import Group, Results
+from unweave.studies.workspace import Claim, Measured, Result, judge
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -49,13 +49,15 @@ class Texts:
     ) -> Claim:
         """Return a claim with its verdict: see `judge` for `holds` and `contradicted`.
 
-        The claim is "not measured yet" until all networks of the groups in `needs` are trained.
+        The claim is "not measured yet" until all networks of the groups in `needs` are trained; if
+        each group has some, what they show so far is stated.
         """
         texts = {key: fill(text, values) for key, text in self._tables["claims"][name].items()}
         groups = list(needs)
         text = (texts["statement"], texts["where"], texts["expected"])
         if not all(group.complete for group in groups):
-            got = texts["got"] if all(group.networks for group in groups) else "–"
+            some = all(group.networks for group in groups) and texts["got"] != "–"
+            got = f"so far {texts['got']}" if some else "–"
             done, total = (sum(g.done for g in groups), sum(g.total for g in groups))
             note = f"{done} of {total} networks are trained."
             return Claim(*text, got, "not measured yet", note, name)
@@ -66,17 +68,37 @@ class Texts:
         got = texts["got"]
         return judge(*text, got, bool(holds), note, contradicted=bool(contradicted), name=name)
 
+    def above(self, name: str, /, *differences: Measured, **values: Any) -> Claim:
+        """Judge that differences are above 0; one that is below 0, beyond its interval, denies it.
+
+        `values` are those of `claim`, which also takes `needs`.
+        """
+        holds = all(each.low > 0 for each in differences)
+        denied = any(each.high < 0 for each in differences)
+        return self.claim(name, holds, contradicted=denied, **values)
+
+    def below(self, name: str, difference: Measured, /, **values: Any) -> Claim:
+        """Judge that a difference is below 0; if it is above 0, beyond its interval, it is not."""
+        holds, denied = difference.high < 0, difference.low > 0
+        return self.claim(name, holds, contradicted=denied, **values)
+
     def result(
         self,
         drawings: dict[str, Figure],
         claims: Sequence[Claim],
         /,
         *,
+        results: Results | None = None,
         networks: tuple[int, int] | None = None,
         noticed: str | None = None,
         **values: Any,
     ) -> Result:
-        """Return a result with the captions of its drawings; `values` are filled into all texts."""
+        """Return a result with the captions of its drawings; `values` are filled into all texts.
+
+        With `results`, so are the numbers of networks: {there}, {planned}, {failed} and {seeds}.
+        """
+        if results is not None:
+            values = _counts(results) | values
         captions = self._tables["captions"]
         return Result(
             drawings,
@@ -88,6 +110,17 @@ class Texts:
             else noticed or "",
             networks,
         )  # fmt: skip
+
+
+def _counts(results: Results) -> dict[str, Any]:
+    """Return what texts say about how much of a study is trained."""
+    failed = sum(network.failure is not None for network in results.networks)
+    return {
+        "there": len(results.networks),
+        "planned": len(results.study.runs),
+        "failed": f", {failed} of which failed" if failed else "",
+        "seeds": results.seeds,
+    }
 
 
 def fill(text: str, values: dict[str, Any]) -> str:

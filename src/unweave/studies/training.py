@@ -1,7 +1,5 @@
 """Train the networks of a study that are missing, in slices, and store their results."""
 
-from __future__ import annotations
-
 import time
 from collections.abc import Collection, Iterator, Sequence
 from pathlib import Path
@@ -21,7 +19,7 @@ from unweave.studies.study import (
     read_networks,
     stored_results,
 )
-from unweave.studies.workspace import Numbers, Workspace, today
+from unweave.studies.workspace import Workspace, today, version
 from unweave.training import Outcome, Row
 from unweave.training.own_data import Datasets
 from unweave.training.run import Run
@@ -60,6 +58,8 @@ def train_or_load(workspace: Workspace, study: Study) -> Results:
             else:
                 results = stored_results(study, workspace.out)
                 _report_missing(workspace, results, seconds)
+    elif not results.missing:
+        workspace.say(f"all {len(study.runs)} networks of {study.name} are stored in {path}")
     workspace.costs |= {network.key: network.cost for network in results.networks}
     return results
 
@@ -79,7 +79,15 @@ def _train_missing(workspace: Workspace, study: Study, runs: Sequence[Run], path
         for group in _groups(runs, lanes, read_networks(path)):
             if time.monotonic() >= workspace.deadline:
                 break
-            job = _job(workspace, study, group, datasets)
+            task = Task(
+                runs=tuple(group),
+                store=files.disk.name(workspace.store.root.absolute()),
+                device=workspace.worker_device,
+                precision=study.precision,
+                checkpoint_seconds=workspace.checkpoint_seconds * max(1.0, len(group) / _FEW),
+                measure=study.measures,
+            )
+            job = Job.prepare(task, datasets)
             forget_failures(job.failed if workspace.retry_failed else ())
             resolved = (run.digest for run in job.task.runs)
             of_study.update(zip(resolved, group, strict=True))
@@ -88,45 +96,12 @@ def _train_missing(workspace: Workspace, study: Study, runs: Sequence[Run], path
     for trained in workspace.on.run(jobs(), workspace.progress, workspace.deadline):
         known = [of_study[outcome.run.digest] for outcome in trained.outcomes]
         seconds = trained.seconds / trained.steps if trained.steps else float("nan")
-        _store(workspace, study, path, trained, known, seconds, datasets)
+        if known:
+            workspace.trained += sum(outcome.weights is not None for outcome in trained.outcomes)
+            dataset = datasets.load(known[0].data)
+            networks = _describe(workspace, study, known, trained, seconds, dataset)
+            add_networks(study, path, networks)
     return seconds
-
-
-def _job(workspace: Workspace, study: Study, group: Sequence[Run], datasets: Datasets) -> Job:
-    task = Task(
-        runs=tuple(group),
-        store=files.disk.name(workspace.store.root.absolute()),
-        device=workspace.worker_device,
-        precision=study.precision,
-        checkpoint_seconds=workspace.checkpoint_seconds * max(1.0, len(group) / _FEW),
-        measure=study.measures,
-    )
-    return Job.prepare(task, datasets)
-
-
-def _store(
-    workspace: Workspace,
-    study: Study,
-    path: Path,
-    trained: Trained,
-    runs: Sequence[Run],
-    seconds: float,
-    datasets: Datasets,
-) -> None:
-    if not runs:
-        return
-    outcomes, device = trained.outcomes, trained.device or workspace.device.type
-    workspace.trained += sum(outcome.weights is not None for outcome in outcomes)
-    cost = {
-        "seconds": None if seconds != seconds else seconds * runs[0].steps,
-        "lanes": len(runs),
-        "device": device,
-        "machine": trained.machine or machine(workspace.device),
-        "precision": study.precision if device == "cuda" else "fp32",
-        "date": today(),
-    }
-    dataset = datasets.load(runs[0].data)
-    add_networks(study, path, _describe(workspace, study, runs, outcomes, dataset, cost))
 
 
 def _groups(runs: Sequence[Run], most: int, failed: Collection[str]) -> Iterator[list[Run]]:
@@ -143,25 +118,32 @@ def _groups(runs: Sequence[Run], most: int, failed: Collection[str]) -> Iterator
     yield from sorted(groups, key=lambda group: runs.index(group[0]))
 
 
-def _steps(workspace: Workspace, run: Run) -> int:
-    return workspace.store.folder(run).reached(run.steps)
-
-
 def _describe(
     workspace: Workspace,
     study: Study,
-    group: Sequence[Run],
-    outcomes: Sequence[Outcome],
+    runs: Sequence[Run],
+    trained: Trained,
+    seconds: float,
     dataset: Dataset,
-    cost: Numbers,
 ) -> list[Network]:
     """Return the results of those networks of a group that are trained, or failed.
 
-    On a CPU each core describes one network at a time.
+    `seconds` are those of a step of one network. On a CPU each core describes one network at a
+    time.
     """
+    device = trained.device or workspace.device.type
+    cost = {
+        "seconds": None if seconds != seconds else seconds * runs[0].steps,
+        "lanes": len(runs),
+        "device": device,
+        "machine": trained.machine or machine(workspace.device),
+        "precision": study.precision if device == "cuda" else "fp32",
+        "date": today(),
+        "version": version(),
+    }
     finished = [
         (run, outcome)
-        for run, outcome in zip(group, outcomes, strict=True)
+        for run, outcome in zip(runs, trained.outcomes, strict=True)
         if outcome.weights is not None or outcome.failure
     ]
 
@@ -193,7 +175,7 @@ def _report_missing(workspace: Workspace, results: Results, seconds: float) -> N
     if not missing:
         return
     steps = sum(run.steps for run in missing)
-    done = sum(_steps(workspace, run) for run in missing)
+    done = sum(workspace.store.folder(run).reached(run.steps) for run in missing)
     text = f"{len(missing)} of {len(study.runs)} networks of {study.name} are still missing"
     if done:
         text += f", {done / steps:.0%} of their steps are done"

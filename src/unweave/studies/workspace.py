@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import os
+import subprocess
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
@@ -12,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeVar, get_args
 
 import torch
 
+import unweave
 from unweave.core.console import PlainConsole
 from unweave.core.devices import machine
 from unweave.core.progress import ProgressDisplay
@@ -49,23 +51,38 @@ class Cost(NamedTuple):
 
 
 class Measured(NamedTuple):
-    """A number and its interval.
+    """A number and its interval, which is NaN if it is not known.
 
-    >>> str(Measured(1.131, 1.125, 1.138))
-    '1.131 [1.125, 1.138]'
-    >>> f"{Measured(1.131, 1.125, 1.138):.1f}"
-    '1.1 [1.1, 1.1]'
+    As text it has as many digits as its interval supports: two of half its width.
+
+    >>> str(Measured(1.1314, 1.1251, 1.1377)), str(Measured(1040.2, 980.0, 1100.0))
+    ('1.1314 [1.1251, 1.1377]', '1,040 [980, 1,100]')
+    >>> f"{Measured(1.131, 1.125, 1.138):.1f}", str(Measured(0.5, math.nan, math.nan))
+    ('1.1 [1.1, 1.1]', '0.5')
     """
 
     value: float
     low: float
     high: float
 
+    def within(self, stated: float, tolerance: float) -> bool:
+        """Return whether the whole interval is within a tolerance of a stated value."""
+        return stated - tolerance <= self.low and self.high <= stated + tolerance
+
+    def beyond(self, stated: float, tolerance: float) -> bool:
+        """Return whether all of the interval is further from a stated value than a tolerance."""
+        return self.high < stated - tolerance or self.low > stated + tolerance
+
     def __str__(self) -> str:
-        return f"{self:.4g}"
+        return format(self)
 
     def __format__(self, spec: str) -> str:
-        value, low, high = (format(each, spec or ".4g") for each in self)
+        half = (self.high - self.low) / 2
+        if half != half:
+            return format(self.value, spec or ".4g")
+        digits = max(0, 1 - math.floor(math.log10(half) + 1e-9)) if half > 0 else 0
+        spec = spec or (f",.{digits}f" if half > 0 else ".4g")
+        value, low, high = (format(each, spec) for each in self)
         return f"{value} [{low}, {high}]"
 
 
@@ -194,7 +211,7 @@ class Workspace:
     def cost_facts(self, cost: Cost) -> Numbers:
         """Summarise what a figure cost, and what training its networks cost, for its page."""
         costs = self.costs.values()
-        dates = {each.get("date") for each in costs}
+        dates, versions = ({each.get(key) for each in costs} for key in ("date", "version"))
         return {
             "seconds": round(cost.wall),
             "cpu_seconds": round(cost.cpu),
@@ -205,10 +222,26 @@ class Workspace:
                 "seconds": round(sum(each["seconds"] or 0 for each in costs)),
                 "machines": sorted({each["machine"] for each in costs}),
                 "dates": sorted(filter(None, dates)) if None not in dates else [],
+                "versions": sorted(filter(None, versions)) if None not in versions else [],
             },
             "machine": machine(self.device),
             "date": today(),
         }
+
+
+def version() -> str:
+    """Return the version of unweave, with the commit if it runs from a git checkout."""
+
+    def git(*arguments: str) -> str:
+        command = ["git", "-C", str(Path(unweave.__file__).parent), *arguments, "--", "."]
+        return subprocess.run(command, capture_output=True, text=True).stdout.strip()
+
+    try:
+        commit = git("log", "-1", "--format=%h")  # the last one that changed the package
+        changed = " with local changes" if commit and git("status", "--porcelain") else ""
+    except OSError:  # no git
+        return unweave.__version__
+    return f"{unweave.__version__} (commit {commit}{changed})" if commit else unweave.__version__
 
 
 def today() -> str:

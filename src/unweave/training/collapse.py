@@ -1,7 +1,5 @@
 """Recognise a model that ignores its input, and say what to try."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 from unweave.core.schedules import Schedule, at

@@ -1,7 +1,5 @@
 """Compile functions of tensors, so that many small operations become few kernels."""
 
-from __future__ import annotations
-
 import functools
 import importlib.util
 import warnings

@@ -1,12 +1,11 @@
 """The configuration of a run in words: its parts, data and latent space."""
 
-from __future__ import annotations
-
 import dataclasses
 from typing import NamedTuple
 
 from unweave.data import Arrays, Dataset, Folder, InMemory
 from unweave.latents import Latent, Product
+from unweave.objectives import Divergence
 from unweave.training.overrides import (
     data_text,
     default_fields,
@@ -93,8 +92,9 @@ def objective_text(run: Run) -> str:
         f"{name} {weight:g}" if isinstance(weight, float) else f"{name} {weight}"
         for name, weight in run.weights.items()
     )
-    divergence = getattr(run.objective, "divergence", None)
-    kind = run.objective.kind + (f" with {divergence.kind}" if divergence else "")
+    values = fields_of(run.objective).values()
+    divergences = [value.kind for value in values if isinstance(value, Divergence)]
+    kind = run.objective.kind + (f" with {' and '.join(divergences)}" if divergences else "")
     return f"{kind}, {weights}" if weights else kind
 
 

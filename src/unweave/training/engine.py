@@ -1,7 +1,5 @@
 """Take many training steps: one by one from Python, or on CUDA recorded once and replayed."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from typing import NamedTuple
 

@@ -1,6 +1,4 @@
-"""The terms of the objective at the end of training."""
-
-from __future__ import annotations
+"""The terms of the objective and the measured values at the end of training."""
 
 import math
 from collections.abc import Mapping, Sequence
@@ -37,6 +35,27 @@ def mean_terms(rows: Sequence[Mapping[str, Any]]) -> dict[str, float]:
     """Return the mean of every term of the last row over rows of a log."""
     names = [name for name in (rows[-1] if rows else {}) if name != "step"]
     return {name: _mean_of(name, rows) for name in names}
+
+
+def final_values(
+    log_end: Sequence[Mapping[str, Any]], measures: Sequence[Mapping[str, Any]]
+) -> dict[str, float]:
+    """Return the terms and the values measured last, under names that tell them apart.
+
+    Terms are those of the objective, as it estimates them on batches: means over the end of a log.
+    The others are named as in `measures.jsonl`: metrics, which include the exact total correlation,
+    and the held-out loss.
+
+    >>> log, measured = [{"step": 9, "total_correlation": -0.4}], {"total_correlation": 0.3}
+    >>> final_values(log, [{"step": 9, "metrics": measured, "validation": {"rate": 2.0}}])
+    {'terms/total_correlation': -0.4, 'metrics/total_correlation': 0.3, 'validation/rate': 2.0}
+    """
+    values = {f"terms/{name}": value for name, value in mean_terms(log_end).items()}
+    measured: dict[str, float | None] = {}
+    for row in measures:
+        for kind in ("metrics", "validation"):
+            measured |= {f"{kind}/{name}": value for name, value in row.get(kind, {}).items()}
+    return values | {name: float(value) for name, value in measured.items() if value is not None}
 
 
 def collapsed(log: Sequence[Mapping[str, Any]]) -> bool:

@@ -1,7 +1,5 @@
 """Flat buffers for a player's parameters and for what its optimiser keeps beside them."""
 
-from __future__ import annotations
-
 import torch
 from torch import Tensor
 

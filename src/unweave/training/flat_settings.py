@@ -1,7 +1,5 @@
 """The settings of runs as plain values by dotted name, as commands take them."""
 
-from __future__ import annotations
-
 import json
 import os
 from collections.abc import Iterable, Mapping

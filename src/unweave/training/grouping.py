@@ -1,7 +1,5 @@
 """Which runs have the same settings and the same data."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Sequence
 from typing import Any

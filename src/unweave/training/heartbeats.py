@@ -1,4 +1,4 @@
-"""Records of the processes that write in a store: who they are, what they do, that they live."""
+"""Records of the processes that write in a store: who they are, what they do, and heartbeats."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _Count = Annotated[int, Field(ge=0, lt=2**63)]
 
 
 class WorkerRecord(TypedDict, total=False):
-    """The content of the record of a worker; the fields after `time` are there while it trains."""
+    """The content of the record of a worker; fields after `time` are set while it trains."""
 
     host: Required[str]
     pid: Required[int]
@@ -54,7 +54,7 @@ class Worker:
         self._writing = threading.Lock()
 
     def begin(self) -> None:
-        """Write the record, and keep writing it."""
+        """Write the record, and start rewriting it."""
         for left in reversed(range(_TRIES)):
             files.make_folder(self.path.parent)
             try:
@@ -71,7 +71,7 @@ class Worker:
             if self._ended.is_set():
                 return
             self._beats += 1
-            files.disk.mkdir(self.path.parent)  # others delete it when it is empty
+            files.create_folder(self.path.parent)  # others delete it when it is empty
             record = {
                 "host": self.process.host,
                 "pid": self.process.pid,
@@ -82,7 +82,7 @@ class Worker:
             files.put(self.path, json.dumps(record).encode())
 
     def _keep_beating(self) -> None:
-        """Write the record again and again; at first often, so that others soon see it change."""
+        """Rewrite the record regularly; often at first, so that others soon see it change."""
         pauses = chain((BEAT / 2**power for power in range(4, 0, -1)), repeat(BEAT))
         while not self._ended.wait(next(pauses)):
             with suppress(OSError):  # others wait for several heartbeats

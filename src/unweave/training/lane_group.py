@@ -1,7 +1,5 @@
 """Runs that train together: steps, log rows, measurements, checkpoints, and lanes that fail."""
 
-from __future__ import annotations
-
 import math
 import time
 from collections.abc import Callable
@@ -142,7 +140,9 @@ class LaneGroup:
         lanes = self.lanes
         steps, interval = lanes.runs[0].steps, log_rows.log_interval(lanes.runs[0].steps)
         saved = time.monotonic()
-        while self._healthy and lanes.step < steps and not self._stops():
+        while self._healthy and lanes.step < steps:
+            if self.interrupt.is_due(self.deadline, lanes.processes):
+                break
             logged = min(steps, lanes.step + interval - lanes.step % interval)
             while lanes.step < logged:
                 measured = self.monitor.next_step(lanes.step) if self.monitor else logged
@@ -155,9 +155,6 @@ class LaneGroup:
             if time.monotonic() - saved >= self.checkpoint_seconds:
                 self._save()
                 saved = time.monotonic()
-
-    def _stops(self) -> bool:
-        return self.interrupt.is_due(self.deadline, self.lanes.processes)
 
     def _log(self) -> None:
         """Add a row to the log of every healthy lane, and look for lanes that have failed since."""

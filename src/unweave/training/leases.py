@@ -2,16 +2,17 @@
 
 A lease is a file `lease-<number>.json` in the folder, which names its worker, a process. It is
 created only if it does not exist, and deleted when the worker is done. The lease of a worker that
-has ended is *stale*. Whether a process of this machine has ended, the system knows; a worker of
-another machine has ended if its record (`heartbeats.py`) has not changed for a minute on the clock
-of whoever looks.
+has ended is *stale*. The operating
+system knows whether a process of this machine has ended. A worker of another machine counts as
+ended if its record (`heartbeats.py`) has not changed for a minute, on the clock of the process that
+checks.
 
-To take a lease, a process reads all leases of the folder, and all have to be stale. It creates the
-one with the next number and reads the others again. If they are the same, it deletes them, and the
-folder is its own; otherwise it deletes its own lease and begins again. So no two processes hold a
-folder: the one that created its file later has seen the other's, and deleted it or withdrawn. A
-process whose file is gone holds nothing, and `core/files` checks that before it replaces or deletes
-a file in the folder.
+To take a lease, a process reads all leases of the folder, which must all be stale. It creates the
+lease with the next number and reads the others again. If they have not changed, it deletes them and
+holds the folder; otherwise it deletes its own lease and starts again. So no two processes hold a
+folder: whichever created its file later saw the other's, and deleted it as stale or withdrew. A
+process whose file is gone holds nothing; `core/files` checks this before it replaces or deletes a
+file in the folder.
 """
 
 from __future__ import annotations
@@ -66,13 +67,13 @@ class Lease(NamedTuple):
 
     @property
     def worker(self) -> Process | None:
-        """The process that created it; None if that is not written yet."""
+        """The process that created it; None if the file is still empty."""
         with suppress(ValueError, LookupError, TypeError, AttributeError, RecursionError):
             return Process.parse(json.loads(self.content)["worker"])
         return None
 
     def check(self) -> None:
-        """Raise a LeaseLost unless the lease is there as it was written."""
+        """Raise a LeaseLost unless the file still has the content that was written."""
         if files.disk.read(self.path) != self.content:
             raise LeaseLost(
                 f"another process has taken over {self.path.parent}, because this one seemed dead "
@@ -81,7 +82,7 @@ class Lease(NamedTuple):
 
 
 class _Sighting(NamedTuple):
-    """The content of a file, since when it has been so, and whether it has changed before."""
+    """The content of a file, when it was first seen, and whether it had changed before."""
 
     content: bytes | None
     since: float
@@ -142,7 +143,7 @@ class Leases:
 
     @contextmanager
     def working(self, root: Path) -> Iterator[Worker]:
-        """Have a worker record in a store; several at once in this process share it."""
+        """Keep a worker record in a store; nested calls in this process share it."""
         key = os.path.abspath(root)
         with self._counting:
             worker, users = self._workers.get(key) or (Worker(root, self.process), 0)

@@ -1,7 +1,5 @@
 """The steps at which a run has rows in its log, and the failures that are found there."""
 
-from __future__ import annotations
-
 from unweave.training.records import Row
 
 GRADIENT = "gradient"  # the "term" of a failure that only the state shows

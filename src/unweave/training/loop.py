@@ -1,7 +1,5 @@
 """Train runs: read their stored state, group them into lanes, and train the groups."""
 
-from __future__ import annotations
-
 import contextlib
 import math
 from collections.abc import Sequence

@@ -1,7 +1,5 @@
 """Memory: whether a run fits, what processes share, and what is reused from step to step."""
 
-from __future__ import annotations
-
 import contextlib
 import ctypes
 import math
@@ -44,20 +42,22 @@ def reuse_memory(device: torch.device) -> Iterator[None]:
         library.malloc_trim(0)
 
 
-def check_memory(nets: nn.Module, batch: int, device: torch.device) -> None:
+def check_memory(nets: nn.Module, batch: int, shape: tuple[int, ...], device: torch.device) -> None:
     """Refuse networks that cannot fit, before they are built.
 
     Args:
         nets: the networks of a run, on any device, such as "meta".
         batch: numbers that a batch has besides.
+        shape: the shape of an observation.
         device: where they would be trained.
     """
     needed, there = needed_memory(nets, batch), device_memory(device)
     if needed > there:
         raise ValueError(
-            f"a run with {_count(nets):,} parameters and this batch needs at least "
-            f"{needed / 2**30:,.0f} GiB, and {device} has {there / 2**30:,.0f}: make the latent "
-            "space, the networks or the batch smaller"
+            f"a run with {_count(nets):,} parameters, observations of shape {tuple(shape)} and "
+            f"this batch size needs at least {needed / 2**30:,.0f} GiB, but {device} has "
+            f"{there / 2**30:,.0f}: make the latent space, the networks, the batch or the "
+            "observations smaller"
         )
 
 

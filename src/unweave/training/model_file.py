@@ -1,7 +1,5 @@
 """A trained model as one file: an uncompressed zip archive of the files of a run folder."""
 
-from __future__ import annotations
-
 import io
 import zipfile
 from pathlib import Path

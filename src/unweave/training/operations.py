@@ -1,7 +1,5 @@
 """How much arithmetic a training step does."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from torch.utils._python_dispatch import TorchDispatchMode

@@ -4,8 +4,6 @@ An assignment is field=value, as in objective.beta=4. A list or a range of value
 stands for one run each. A selection of the data is KIND:name=value,name=value.
 """
 
-from __future__ import annotations
-
 import dataclasses
 import difflib
 import itertools
@@ -23,8 +21,8 @@ from pydantic import BaseModel
 
 from unweave.core import spec
 from unweave.core.assignments import override, read_value
-from unweave.core.hints import naming, near_paths, nearest, nearest_path
-from unweave.core.parts import announced
+from unweave.core.hints import naming, near_paths, nearest, nearest_path, not_a_file
+from unweave.core.parts import ImportedByName, announced
 from unweave.core.schedules import Weight
 from unweave.data import (
     AnySelection,
@@ -158,7 +156,7 @@ def base_from(path: Path) -> dict[str, Any]:
     """Read the fields of a run from a run.json, or those that a TOML file has."""
     if not path.is_file():
         raise ValueError(
-            f"--from: there is no file {path}: {nearest_path(path)} Give a run.json or a .toml file"
+            f"--from: expected a run.json or a .toml file at {path}, {not_a_file(path)}"
         )
     toml = path.suffix == ".toml"
     try:
@@ -412,6 +410,8 @@ def differences(path: str, value: Any, default: object) -> list[str]:
     """Return assignments that turn the default into the value."""
     if value == default:
         return []
+    if isinstance(value, ImportedByName):
+        return [f"{path}={value.argument}"]
     if not is_spec(value):
         plain = _PLAIN_COLUMNS if path.rpartition(".")[2] in _COLUMN_NAMES else _PLAIN
         return [f"{path}={_write_value(value, plain)}"]

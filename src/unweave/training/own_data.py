@@ -5,8 +5,6 @@ and `fit` use `suggest` for everything that the user did not set; `Run` itself h
 the papers.
 """
 
-from __future__ import annotations
-
 import math
 
 import torch
@@ -33,7 +31,7 @@ from unweave.networks import MLP
 from unweave.objectives import BetaVAE
 from unweave.training.run import Run, default_likelihood, default_network
 
-LEAST_TO_SPLIT = 50  # observations from which some are held out
+LEAST_TO_SPLIT = 50  # distinct observations from which some are held out
 _BETA = 1.0  # the weight of the rate after the warm-up
 _LEAST_SCALE = 0.3  # of the data's; below, the first steps spread factors over all variables
 _NETWORK = MLP(hidden=(128, 128))  # for what is not an image
@@ -73,7 +71,7 @@ class Datasets:
         """
         if not is_own_data(data) or not takes_all(data) or _has_subset(data):
             return data
-        return with_split(data, "train") if self.load(data).size >= LEAST_TO_SPLIT else data
+        return with_split(data, "train") if self.load(data).distinct >= LEAST_TO_SPLIT else data
 
     def validation(self, data: Data) -> Dataset | None:
         """Return the validation split of own data that are trained on their training split."""

@@ -1,14 +1,12 @@
 """GPU matmul precision. Weights, sums, losses and optimiser updates are always in float32."""
 
-from __future__ import annotations
-
 import contextlib
 from collections.abc import Iterator
 from typing import Literal, cast, get_args
 
 import torch
 
-from unweave.core.hints import nearest
+from unweave.core.hints import check_choice
 
 Precision = Literal["fp32", "tf32", "bf16"]
 
@@ -19,9 +17,8 @@ def check_precision(name: str) -> Precision:
     >>> check_precision("tf32")
     'tf32'
     """
-    if name in get_args(Precision):
-        return cast(Precision, name)
-    raise ValueError(f"precision {name!r} is not known: {nearest(name, get_args(Precision))}")
+    check_choice("precision", name, get_args(Precision))
+    return cast(Precision, name)
 
 
 def half_precision(

@@ -5,8 +5,6 @@ networks to its own rows only (`core/rows.py`). The first process alone reads an
 prints and measures, and says when to stop.
 """
 
-from __future__ import annotations
-
 import atexit
 import contextlib
 from collections.abc import Iterable, Sequence

@@ -1,7 +1,5 @@
 """Progress of training: the events that the loop reports, and their display."""
 
-from __future__ import annotations
-
 import time
 from collections.abc import Sequence
 from typing import Any, Protocol, runtime_checkable

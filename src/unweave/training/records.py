@@ -6,8 +6,6 @@ A JSON object has its seal in its last field, "seal", and a file of rows in its 
 read must also have the form that is stated here.
 """
 
-from __future__ import annotations
-
 import json
 import zlib
 from collections.abc import Iterator, Mapping, Sequence

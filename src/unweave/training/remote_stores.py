@@ -1,10 +1,11 @@
-"""Stores in object storage: a folder of this process mirrors them, and every change goes through.
+"""Stores in object storage, mirrored in a local folder; every change is written through.
 
-`store_root("s3://bucket/study")` returns the mirror. Files are written there as in any store; when
-one is renamed to its name or deleted, the object is put whole or deleted before anything else
-happens, so objects change in the order in which files do. Leases and records of workers are only
-objects. Text is downloaded when the store or a run is opened; other files are empty in the mirror
-until they are read. A worker, which trains a few runs of many, downloads all text only then.
+`store_root("s3://bucket/study")` returns the mirror. Files are written there as in any store. When
+a file gets its final name or is deleted, its object is uploaded whole or deleted before anything
+else happens, so objects change in the same order as files. Leases and worker records exist only as
+objects. Text files are downloaded when the store or a run is opened; other files are empty in the
+mirror until they are read. A worker trains a few runs of many, so it downloads text only when it
+opens a run.
 """
 
 from __future__ import annotations
@@ -51,7 +52,7 @@ class RemoteStore:
         return f"{self._base}/{path.relative_to(self.root).as_posix()}".removesuffix("/.")
 
     def check(self) -> None:
-        """Raise an error unless two processes that create one object can tell who did."""
+        """Raise an error unless the storage can create objects only if they do not exist."""
         path = self.root / FOLDER / f"check-{uuid.uuid4().hex}"
         try:
             created = self.create(path, b"first"), self.create(path, b"second")
@@ -96,7 +97,7 @@ class RemoteStore:
         self._versions.pop(path, None)
 
     def read(self, path: Path, most: float) -> bytes | None:
-        """Return the content of an object now; None if it does not exist.
+        """Return the current content of an object; None if it does not exist.
 
         Raise an OddFile for more than `most` bytes, without downloading the rest.
         """
@@ -186,7 +187,7 @@ class RemoteStore:
 
     @contextmanager
     def _errors(self, path: Path) -> Iterator[None]:
-        """Raise the errors of all libraries of storage as an OSError that names the object."""
+        """Convert the errors of storage libraries to an OSError that names the object."""
         try:
             yield
         except (FileExistsError, FileNotFoundError):
@@ -303,7 +304,7 @@ def _new_mirror(url: str) -> Path:
 
 
 def _lasts(key: str) -> bool:
-    """Whether an object has a place in the mirror: not a lease, a record, or outside of it.
+    """Whether the mirror keeps an object: not leases, worker records, or objects outside of it.
 
     >>> _lasts("bucket/study/3f2a/run.json"), _lasts("bucket/study/../../run.json")
     (True, False)
@@ -315,7 +316,7 @@ def _lasts(key: str) -> bool:
 
 
 def _version(facts: Mapping[str, Any]) -> object:
-    """Return what changes whenever an object does."""
+    """Return a value that changes whenever the object does."""
     return facts.get("ETag") or (facts["size"], str(_changed(facts)))
 
 

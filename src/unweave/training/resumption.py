@@ -1,7 +1,5 @@
 """What runs resume from: their own checkpoints, or those of a run with fewer steps."""
 
-from __future__ import annotations
-
 from collections.abc import Collection, Mapping, Sequence
 from typing import NamedTuple
 

@@ -13,7 +13,7 @@ from unweave import likelihoods
 from unweave.core import spec as specs
 from unweave.core.html import spec_html
 from unweave.core.optimisers import Adam
-from unweave.core.schedules import Linear
+from unweave.core.schedules import Schedule
 from unweave.core.spec import Count, Seed, spec
 from unweave.data import (
     Data,
@@ -89,12 +89,24 @@ class Run:
 
     @property
     def notes(self) -> tuple[str, ...]:
-        """Notes on settings that may be mistakes: schedules that continue after the last step."""
-        return tuple(
-            f"note: {name} goes {weight}, but the run has only {self.steps:,}"
-            for name, weight in self.weights.items()
-            if isinstance(weight, Linear) and weight.steps > self.steps
+        """Notes on settings that may be mistakes.
+
+        These are schedules that continue after the last step, and weights without effect.
+        """
+        return (
+            *(
+                f"note: {name} goes {weight}, but the run has only {self.steps:,}"
+                for name, weight in self.weights.items()
+                if isinstance(weight, Schedule) and (weight.last_change or 0) > self.steps
+            ),
+            *(f"note: {reason}" for reason in self.idle_weights),
         )
+
+    @property
+    def idle_weights(self) -> tuple[str, ...]:
+        """The weights of the objective that have no effect in this latent space, and why."""
+        idle = self.objective.weights_without_effect(self.latent)
+        return tuple(f"objective.{name} has no effect: {why}" for name, why in idle.items())
 
     @property
     def lane_key(self) -> str:
@@ -148,7 +160,7 @@ class Run:
             label.check(
                 run.latent, dict(zip(dataset.factor_names, dataset.factor_sizes, strict=True))
             )
-        check_memory(*run._sizes(dataset.shape), dataset.device)
+        check_memory(*run._sizes(dataset.shape), dataset.shape, dataset.device)
         return run
 
     def lanes_memory(self, shape: Shape, lanes: int, at_once: int) -> int:
@@ -156,14 +168,13 @@ class Run:
         return needed_memory(*self._sizes(shape), lanes, at_once)
 
     def _sizes(self, shape: Shape) -> tuple[Nets, int]:
-        """The networks without memory, and how many numbers a batch surely has."""
-        with torch.device("meta"):
-            return self.build(shape), self._numbers_in_a_batch(shape)
+        """The networks without memory, and how many numbers a batch surely has.
 
-    def _numbers_in_a_batch(self, shape: Shape) -> int:
-        """How many numbers a batch surely has: observations, reconstructions and codes."""
-        draws: int = getattr(self.objective, "particles", 1)
-        return self.batch_size * draws * (2 * math.prod(shape) + sum(self.latent.variables))
+        These are observations, reconstructions and codes.
+        """
+        rows = self.batch_size * self.objective.decodes_per_observation
+        with torch.device("meta"):
+            return self.build(shape), rows * (2 * math.prod(shape) + sum(self.latent.variables))
 
     def build(self, shape: Shape) -> Nets:
         """Build the networks of all players, for observations of a shape."""

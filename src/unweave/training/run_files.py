@@ -1,7 +1,5 @@
 """Read a run folder without torch: status, settings, log and scores. Lock it."""
 
-from __future__ import annotations
-
 import os
 import re
 from collections.abc import Iterable, Iterator, Sequence
@@ -232,7 +230,7 @@ def names_in(root: Path) -> list[str]:
 def run_paths(root: Path, names: Iterable[str] | None = None) -> list[Path]:
     """Return the folders of a store that hold a run, the newest last; only these, if given.
 
-    Folders that may not be read are among them: whoever reads one is told.
+    Unreadable folders are included; reading one raises the error.
     """
     found = []
     for name in names_in(root) if names is None else names:

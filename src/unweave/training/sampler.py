@@ -1,7 +1,5 @@
 """Which observations a step sees: a function of seed and step, read on the device."""
 
-from __future__ import annotations
-
 import torch
 from torch import Tensor
 

@@ -1,7 +1,5 @@
 """The resolved settings of runs on a user's own data, in a few lines to read before training."""
 
-from __future__ import annotations
-
 import textwrap
 from collections.abc import Sequence
 

@@ -119,10 +119,10 @@ class LaneState:
             for value in tensors.values()
         ]
         good = torch.stack(sums).isfinite().all(0).tolist()
-        return [sure or self._all_finite(lane) for lane, sure in enumerate(good)]
-
-    def _all_finite(self, lane: int) -> bool:
-        return all(bool(value.isfinite().all()) for value in self.lane(lane).values())
+        return [
+            sure or all(bool(value.isfinite().all()) for value in self.lane(lane).values())
+            for lane, sure in enumerate(good)
+        ]
 
 
 def initial_state(runs: Sequence[Run], nets: Nets, device: torch.device, half: bool) -> LaneState:

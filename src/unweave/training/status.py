@@ -1,7 +1,5 @@
 """How far the runs of a store are: what is trained, how fast, by which workers, and what failed."""
 
-from __future__ import annotations
-
 import math
 import time
 from collections import Counter

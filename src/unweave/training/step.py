@@ -185,7 +185,7 @@ class Lanes:
                 loss, *terms = loss_function(leaves, *inputs)
             by_leaf = torch.autograd.grad(loss.sum(), list(leaves.values()))
             gradients += map(like_parameter, by_leaf, leaves.values())
-            results.append([_detach(tensors) for tensors in terms])
+            results.append([{n: v.detach() for n, v in tensors.items()} for tensors in terms])
         means, shares, carry = (self._stack(lanes) for lanes in zip(*results, strict=True))
         return gradients, means, shares, carry
 
@@ -321,7 +321,3 @@ def _bind(objective: BaseObjective, weights: Mapping[str, Tensor]) -> BaseObject
     for name in lane_fields(type(objective)):
         object.__setattr__(bound, name, weights[name])
     return bound
-
-
-def _detach(tensors: Tensors) -> Tensors:
-    return {name: value.detach() for name, value in tensors.items()}

@@ -1,4 +1,4 @@
-"""The store: a folder a run, written atomically, never half there, and no pickle anywhere.
+"""The store: a folder for each run, files that are complete or absent, and no pickles.
 
 runs/<digest>/run.json             the run
               data.json            schema and fingerprints of the data it was begun on

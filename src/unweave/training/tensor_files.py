@@ -1,7 +1,5 @@
 """Files of tensors: safetensors with sealed facts and a checksum of the tensors in the header."""
 
-from __future__ import annotations
-
 import json
 import zlib
 from collections.abc import Mapping

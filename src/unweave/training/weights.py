@@ -1,7 +1,5 @@
 """The objective's weights at each step, worked out on the host for many steps at a time."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 import torch

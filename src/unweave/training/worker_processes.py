@@ -1,7 +1,5 @@
 """Forked processes that train lanes in memory they share with their parent (Linux, CPU)."""
 
-from __future__ import annotations
-
 import contextlib
 import ctypes
 import multiprocessing

@@ -1,7 +1,5 @@
 """Spread lanes over the cores of a CPU: each worker process takes steps of lanes of its own."""
 
-from __future__ import annotations
-
 import contextlib
 import itertools
 import sys

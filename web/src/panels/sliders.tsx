@@ -34,7 +34,9 @@ export function Sliders({ model }: { model: Model }) {
 /** What the marks and numbers beside a slider are, with the first ones that are shown. */
 function Key({ variables }: { variables: readonly Variable[] }) {
   const [first] = variables;
-  const explaining = variables.find(({ factor }) => factor !== null);
+  const explaining =
+    variables.find(({ aboveChance }) => aboveChance) ??
+    variables.find(({ factor }) => factor !== null);
   return (
     <ul class="slider-key" aria-label="Key of the sliders">
       {variables.some(({ discrete }) => !discrete) && (
@@ -45,11 +47,11 @@ function Key({ variables }: { variables: readonly Variable[] }) {
       {variables.some(({ discrete }) => discrete) && (
         <li>Under a class: its share of the data, with a mark at that of the prior</li>
       )}
-      <li>{natsOf(first!)}: information it may carry (KL from the prior)</li>
+      <li>{natsOf(first!)}: KL of its posteriors from the prior, which limits what it carries</li>
       {explaining && (
         <li>
-          {percent(explaining.share)}: how much of <bdi>{explaining.factor}</bdi> it explains (share
-          of the entropy)
+          {percent(explaining.share)}: share of <bdi>{explaining.factor}</bdi> that it explains;{" "}
+          <span class="weak">grey</span> if not above chance
         </li>
       )}
     </ul>
@@ -108,7 +110,7 @@ function Control({ model, variable }: { model: Model; variable: Variable }) {
         <VariableName variable={variable} />
         <span
           class="kl"
-          title="KL of the posterior from the prior, the information that the variable may carry"
+          title="Mean KL of its posteriors from the prior, at least the information that it carries"
         >
           {natsOf(variable)}
         </span>
@@ -130,15 +132,15 @@ function Control({ model, variable }: { model: Model; variable: Variable }) {
   );
 }
 
-/** The name of a variable, and the factor that it explains best. */
+/** The name of a variable, and the factor of which it explains the largest share. */
 export function VariableName({ variable }: { variable: Variable }) {
   return (
     <>
       <bdi class="name">{variable.name}</bdi>
       {variable.factor !== null && (
         <span
-          class="factor"
-          title="The factor that this variable explains best, and the share of its entropy"
+          class={variable.aboveChance ? "factor" : "factor weak"}
+          title={`The factor of which this variable explains the largest share${variable.aboveChance ? "" : ", which is not above chance"}`}
         >
           <bdi>{variable.factor}</bdi> {percent(variable.share)}
         </span>

@@ -73,7 +73,7 @@ describe("responses", () => {
 describe("the matrix", () => {
   it("ranks active variables only, as an unused one can follow a factor far below its noise", async () => {
     const other = await smallModel();
-    other.information[1 * 2] = 0.99; // z1, which is unused, about size
+    other.shares[1 * 2] = 0.99; // z1, which is unused, about size
     expect(byShare(other, 0).map(({ name }) => name)).toEqual(["z0", "c"]);
     other.data.variables.forEach((variable) => (variable.active = false));
     expect(byShare(other, 0)[0]!.name).toBe("z1");
@@ -81,7 +81,7 @@ describe("the matrix", () => {
 
   it("is above chance where Python says so, not where a share exceeds the mean of shuffles", async () => {
     const other = await smallModel();
-    other.information[0 * 2 + 1] = 0.03; // above the mean of 0.02, within its spread
+    other.shares[0 * 2 + 1] = 0.03; // above the mean of 0.02, within its spread
     expect(aboveChance(other, 0, 1)).toBe(false);
     expect(aboveChance(other, 0, 0)).toBe(true);
   });
@@ -116,10 +116,10 @@ describe("the matrix", () => {
     render(<Factors model={model} />, page);
     const cells = page.querySelectorAll<HTMLButtonElement>(".information button");
     expect([...cells].map((cell) => cell.getAttribute("aria-label"))).toEqual([
-      "z0 explains 90% of the entropy of size, the best variable",
-      "z0 explains 2% of the entropy of shape, no better than chance",
-      "c explains 1% of the entropy of size, no better than chance",
-      "c explains 95% of the entropy of shape, the best variable",
+      "z0 explains 90% of size, the best variable",
+      "z0 explains 2% of shape, not above chance",
+      "c explains 1% of size, not above chance",
+      "c explains 95% of shape, the best variable",
     ]);
     cells[3]!.click();
     expect(view.value).toMatchObject({ tab: "data", x: "z:2", colour: "factor:1" });

@@ -3,34 +3,21 @@
 import math
 from collections.abc import Callable
 from pathlib import Path
-from typing import Protocol
 
-from unweave.core.hints import nearest_path
+from unweave.core.hints import not_a_file
 from unweave.core.memory import main_memory
+from unweave.data.files.frames import Frame
 from unweave.data.files.hdf5 import Hdf5File
 from unweave.data.files.npy import NpyFile, NpzFile
-from unweave.data.files.rows import Array, InMemoryRows, Rows
+from unweave.data.files.rows import Array, InMemoryRows
 from unweave.data.files.tables import CsvFile, ParquetFile
 
 EXTENSIONS = (".npy", ".npz", ".h5", ".hdf5", ".parquet", ".csv")
 
 
-class ArrayFile(Protocol):
-    """A file of one or more arrays."""
-
-    @property
-    def path(self) -> Path:
-        """Path of the file."""
-
-    @property
-    def names(self) -> list[str]:
-        """Names of the arrays; [""] if the file is a single array without a name."""
-
-    def rows(self, name: str) -> Rows:
-        """Return an array by its name."""
-
-
-TableFile = CsvFile | ParquetFile  # their arrays are columns, several of which can be read together
+# Their arrays are columns, several of which can be read together.
+TableFile = CsvFile | ParquetFile | Frame
+ArrayFile = NpyFile | NpzFile | Hdf5File | TableFile  # `names` of arrays, and `rows(name)` of each
 
 _SIGNATURES: dict[bytes, Callable[[Path], ArrayFile]] = {
     b"\x93NUMPY": NpyFile,
@@ -44,8 +31,7 @@ def open_array_file(path: Path) -> ArrayFile:
     """Open a file of arrays by its first bytes, whatever its name is; CSV files by their name."""
     if not path.is_file():
         raise ValueError(
-            f"expected a file of arrays ({', '.join(EXTENSIONS)}) at {path}, got nothing there: "
-            f"{nearest_path(path)}"
+            f"expected a file of arrays ({', '.join(EXTENSIONS)}) at {path}, {not_a_file(path)}"
         )
     with path.open("rb") as file:
         beginning = file.read(8)

@@ -19,9 +19,10 @@ from unweave.core.hints import naming
 from unweave.core.spec import spec, tag
 from unweave.data.dataset import AbsolutePath, ArrayDataset, DataNotFound, Dataset
 from unweave.data.files.array_file import ArrayFile, TableFile, check_key, open_array_file
-from unweave.data.files.build import array_dataset, as_numpy, build_dataset, take_split
+from unweave.data.files.build import as_numpy, build_dataset, observe, observed_dataset, take_split
 from unweave.data.files.columns import choose_columns, list_some
 from unweave.data.files.factors import NAMES_KEY, FactorTable, read_factors
+from unweave.data.files.frames import is_frame
 from unweave.data.files.interpretation import ArrayAxes, interpret_shape
 from unweave.data.files.labels import LABEL_WORDS
 from unweave.data.files.rows import MOST, Array, RawRows, Rows, file_state
@@ -217,13 +218,19 @@ def from_array(
             f"mapped from {images.filename}: pass the path of the .npy file, which is then streamed"
         )
     place = _as_device(device)
-    images = as_numpy(images)
-    factors = None if factors is None else as_numpy(factors)
-    dataset = array_dataset(images, factors, names, scale=scale, axes=axes)
-    digest = _digest(images, factors, dataset.factor_names)
+    observed = observe(images, factors, names)
+    dataset = observed_dataset(observed, scale, axes)
+    if observed.value_names or is_frame(factors):
+        labels = dataset.codes.numpy()
+        named = (dataset.factor_names, dataset.factor_labels, observed.value_names)
+        digest = _digest(observed.images, labels, named)
+    else:
+        values = None if factors is None else as_numpy(factors)
+        digest = _digest(observed.images, values, dataset.factor_names)
     dataset = dataset.to(place)
     _BOUND.setdefault((digest, scale, axes), dataset)
-    return InMemory(digest, images.shape, str(images.dtype), scale, axes), dataset
+    shape, dtype = observed.images.shape, str(observed.images.dtype)
+    return InMemory(digest, shape, dtype, scale, axes), dataset
 
 
 def _as_device(name: torch.device | str) -> torch.device:
@@ -264,7 +271,7 @@ def _usual_key(file: ArrayFile) -> str:
     )
 
 
-def _digest(images: Array, factors: Array | None, names: tuple[str, ...]) -> str:
+def _digest(images: Array, factors: Array | None, names: tuple[object, ...]) -> str:
     """Return the sha256 of types, shapes, bytes and names."""
     state = hashlib.sha256(repr(names).encode())
     for array in (images,) if factors is None else (images, factors):

@@ -4,6 +4,7 @@ import dataclasses
 import zlib
 from collections.abc import Sequence
 from functools import partial
+from typing import NamedTuple
 
 import numpy as np
 import torch
@@ -13,7 +14,10 @@ from torch import Tensor
 from unweave.core.memory import main_memory
 from unweave.data.cache import cached_json
 from unweave.data.dataset import ArrayDataset, Schema
+from unweave.data.files.columns import choose_columns
+from unweave.data.files.copies import first_copies
 from unweave.data.files.factors import FactorTable
+from unweave.data.files.frames import Frame, is_frame
 from unweave.data.files.interpretation import (
     ArrayAxes,
     Interpretation,
@@ -24,6 +28,7 @@ from unweave.data.files.interpretation import (
     interpret_shape,
     measure,
 )
+from unweave.data.files.outliers import Extremes, describe_extremes, find_extremes
 from unweave.data.files.rows import (
     MOST,
     Array,
@@ -36,6 +41,7 @@ from unweave.data.files.rows import (
 )
 from unweave.data.files.statistics import Scan, find_not_finite, scan
 from unweave.data.files.streaming import StreamedDataset, streaming_notes
+from unweave.data.files.tables import join_columns
 from unweave.data.random_split import DataSplit, split_rows
 from unweave.data.scaling import Scaling, ScalingMethod
 
@@ -50,24 +56,77 @@ def array_dataset(
 ) -> ArrayDataset:
     """Return a dataset of observations in memory and their factors, for a data spec of your own.
 
-    Arrays are interpreted, scaled and checked as in `Arrays`.
+    Arrays are interpreted, scaled and checked as in `Arrays`. A table with named columns, such as a
+    DataFrame of pandas or polars, is read as a CSV file is: columns of numbers are observations,
+    and text is a factor if it repeats and names the rows otherwise.
 
     >>> array_dataset(np.eye(4), [0, 0, 1, 1], ["half"]).factor_sizes
     (2,)
 
     Args:
-        images: (N, H, W), (N, H, W, C), (N, C, H, W) or (N, D) observations.
-        factors: (N, K) or (N,) integers, text or real numbers; NaN is a missing label.
-        names: names of the K factors.
+        images: (N, H, W), (N, H, W, C), (N, C, H, W) or (N, D) observations, or a table.
+        factors: (N, K) or (N,) integers, text or real numbers, or a table; NaN is a missing label.
+        names: names of the K factors; by default those of the columns of a table.
         scale: how to scale values, as in `Arrays`; by default chosen from the values.
         axes: "nhwc" or "nchw", if the shape does not show where the channels are.
     """
-    rows = InMemoryRows(as_numpy(images))
-    layout = interpret_shape(rows.shape, axes)
-    table = None
-    if factors is not None:
-        table = FactorTable.from_values(as_numpy(factors), names, rows.shape[0])
-    dataset = build_dataset(rows, table, stream=False, layout=layout, scale=scale)
+    return observed_dataset(observe(images, factors, names), scale, axes)
+
+
+class Observed(NamedTuple):
+    """Observations in memory, their factors, and the names of their values."""
+
+    images: Array
+    factors: FactorTable | None
+    value_names: tuple[str, ...] = ()
+
+
+def observe(
+    images: ArrayLike | Tensor,
+    factors: ArrayLike | Tensor | None = None,
+    names: Sequence[str] | None = None,
+) -> Observed:
+    """Read arrays, or tables with named columns, as `array_dataset` takes them."""
+    if not is_frame(images):
+        array = as_numpy(images)
+        return Observed(array, _read_labels(factors, names, array.shape[:1]))
+    frame = Frame(images)
+    columns, table = choose_columns(frame, None, None if factors is None else "", "")
+    if (labels := _read_labels(factors, names, (frame.count,))) is not None:
+        notes = (*table.notes, *labels.notes)
+        table = dataclasses.replace(labels, row_names=table.row_names, notes=notes)
+    return Observed(frame.rows(join_columns(columns)).array, table, tuple(columns))
+
+
+def _read_labels(
+    factors: ArrayLike | Tensor | None, names: Sequence[str] | None, shape: tuple[int, ...]
+) -> FactorTable | None:
+    """Read the factors of observations in memory; columns of a table have names."""
+    if factors is None:
+        return None
+    if names is None and is_frame(factors) and shape == (Frame(factors).count,):
+        frame = Frame(factors)
+        return FactorTable.from_columns([frame.labels(name) for name in frame.names], frame.count)
+    values = as_numpy(factors)
+    name = getattr(factors, "name", None)  # of a series, a column of a table
+    if names is None and values.ndim == 1 and name is not None:
+        names = [str(name)]
+    return FactorTable.from_values(values, names, shape[0] if shape else None)
+
+
+def observed_dataset(
+    observed: Observed, scale: ScalingMethod | None = None, axes: ArrayAxes | None = None
+) -> ArrayDataset:
+    """Return the dataset of observations in memory, read as `array_dataset` does."""
+    rows = InMemoryRows(observed.images)
+    dataset = build_dataset(
+        rows,
+        observed.factors,
+        stream=False,
+        layout=interpret_shape(rows.shape, axes),
+        scale=scale,
+        value_names=observed.value_names,
+    )
     assert isinstance(dataset, ArrayDataset)
     return dataset
 
@@ -82,6 +141,7 @@ def build_dataset(
     layout: Layout | None = None,
     scale: ScalingMethod | None = None,
     value_names: tuple[str, ...] = (),
+    inspect: bool = True,
 ) -> ArrayDataset | StreamedDataset:
     """Build a dataset of rows, in memory or streamed, after checking all values.
 
@@ -98,14 +158,17 @@ def build_dataset(
         layout: the axes of the rows; by default inferred from their shape.
         scale: how to scale values; by default chosen from them.
         value_names: names of the values, used if the observations are vectors of that length.
+        inspect: whether to look for mistakes in the values, as in data that nobody has checked.
     """
     # Before reading the rows: there may be many empty ones.
     layout = layout or interpret_shape(rows.shape)
     value_names = value_names if layout.shape == (len(value_names),) else ()
     whole, count = rows, rows.shape[0]
     factors = factors or FactorTable(torch.zeros(count, 0, dtype=torch.int64))
+    row_names = factors.row_names
     notes = [*notes, *factors.notes]
-    if (numbers := split_rows(split, count)) is not None:
+    first = first_copies(whole, layout.arrange) if inspect else None
+    if (numbers := split_rows(split, count, first)) is not None:
         rows, factors = IndexedRows(rows, numbers), factors.take(numbers)
         notes = [*notes, f"the {split} split: {len(numbers):,} of {count:,} observations"]
     streamed = rows.shape[0] * row_bytes(rows) > MOST if stream is None else stream
@@ -122,6 +185,17 @@ def build_dataset(
     second = partial(measure, whole, layout, method)
     scaling = cached_json([*pass_key, "scaling", method], Scaling, second) if cached else second()
     interpretation = interpret(dtype, values, layout, scaling, value_names)
+    described = list(interpretation.notes)
+    if first is not None:
+        described.append(
+            f"{count:,} observations, {len(np.unique(first)):,} distinct: copies are in the same "
+            "split, so that no held-out observation has a copy in the training split"
+        )
+    if inspect:
+        third = partial(find_extremes, whole, layout, scaling)
+        known = [*pass_key, "extremes", method]
+        extremes = cached_json(known, Extremes, third) if cached else third()
+        described += describe_extremes(extremes, layout, value_names, row_names)
     schema = Schema(
         size=rows.shape[0],
         shape=layout.shape,
@@ -136,12 +210,15 @@ def build_dataset(
         dtype=str(dtype),
         channels_last=layout.channels_last,
         value_names=value_names,
-        notes=(*notes, *interpretation.notes),
+        notes=(*notes, *described),
     )
     checksum = _checksum_of(f"{values.checksum:08x}", numbers)
-    return _load_or_stream(
+    dataset = _load_or_stream(
         schema, rows, interpretation, factors.codes, checksum, streamed, factors.row_names
     )
+    if isinstance(dataset, ArrayDataset) and numbers is None:
+        return dataclasses.replace(dataset, first=first)
+    return dataset
 
 
 def _explain_not_finite(rows: Rows, layout: Layout, value_names: Sequence[str]) -> str:
@@ -170,7 +247,7 @@ def _checksum_of(whole: str, numbers: Array | None) -> str:
 
 def take_split(dataset: ArrayDataset, split: DataSplit) -> ArrayDataset:
     """Return a split of a dataset that was loaded as a whole, as if it had been loaded so."""
-    numbers = split_rows(split, dataset.size)
+    numbers = split_rows(split, dataset.size, dataset.first)
     if numbers is None:
         return dataset
     rows = torch.from_numpy(numbers).to(dataset.device)
@@ -186,6 +263,7 @@ def take_split(dataset: ArrayDataset, split: DataSplit) -> ArrayDataset:
         data=dataset.data[rows],
         codes=dataset.codes[rows],
         row_names=[names[number] for number in numbers] if names else (),
+        first=None,
     )
 
 

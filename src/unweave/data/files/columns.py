@@ -8,6 +8,8 @@ from typing import NamedTuple
 
 from unweave.data.files.array_file import TableFile
 from unweave.data.files.factors import FactorTable
+from unweave.data.files.frames import Frame
+from unweave.data.files.interpretation import are_spectra
 from unweave.data.files.labels import LabelColumn, is_identifier_name
 from unweave.data.files.tables import CsvFile, expand_columns, join_columns
 
@@ -31,12 +33,12 @@ def choose_columns(
 
     By default columns of numbers are observations. Of the columns of text, those that hardly repeat
     name the rows, and the others are factors. If `key` or `factors_key` names columns, only these
-    are observations or factors.
+    are observations or factors; "" names no factors.
     """
     names, path = file.names, file.path
     ignored = set(expand_columns(ignore, names, path)) if ignore else set()
     observed = [n for n in expand_columns(key, names, path) if n not in ignored] if key else []
-    chosen = [] if factors_key is None else expand_columns(factors_key, names, path)
+    chosen = expand_columns(factors_key, names, path) if factors_key else []
     labels = [file.labels(name) for name in chosen]
     notes = csv_notes(file, chosen)
     row_names: tuple[str, ...] = ()
@@ -59,14 +61,16 @@ def choose_columns(
         else:
             unread.append(name)
     if not observed:
+        ways = "" if isinstance(file, Frame) else " with data.key"
         raise ValueError(
             f"expected columns of numbers in {path}, got {list_some(names)}: choose columns of "
-            "numbers with data.key"
+            f"numbers{ways}"
         )
     odd = [] if key else unlike_names(observed)
     if odd or len(observed) < len(names):
         own = [column.name for column in labels]
-        hint = f"; {_odd_note(odd, own)}" if odd else ""
+        spoils = are_spectra([n for n in observed if n not in odd]) and not are_spectra(observed)
+        hint = f"; {_odd_note(odd, own, spoils, isinstance(file, Frame))}" if odd else ""
         notes.insert(0, f"{len(observed):,} columns are observations: {list_some(observed)}{hint}")
     if ignored:
         notes.append(f"ignored: {list_some([name for name in names if name in ignored])}")
@@ -124,16 +128,23 @@ def _stem(name: str) -> str | None:
     return _SEPARATOR.sub("", stem)
 
 
-def _odd_note(odd: Sequence[str], labels: Sequence[str]) -> str:
-    """Point out columns unlike the others; as labels they are named next to those there are."""
+def _odd_note(odd: Sequence[str], labels: Sequence[str], spoils: bool, in_memory: bool) -> str:
+    """Point out columns unlike the others; as labels they are named next to those there are.
+
+    `spoils` says whether the others would be read as spectra without them.
+    """
     whose, it = ("whose name is", "it") if len(odd) == 1 else ("whose names are", "them")
     label = "a label" if len(odd) == 1 else "labels"
     shown = join_columns(odd) if len(odd) <= _LISTED else "NAMES"
     factors = ",".join([*([join_columns(labels)] if labels else []), shown])
-    return (
-        f"among them {list_some(odd)}, {whose} unlike the others: leave {it} out with "
-        f"data.ignore={shown}, or make {it} {label} with data.factors_key={factors}"
+    ways = (
+        f"leave {it} out with data.ignore={shown}, or make {it} {label} with "
+        f"data.factors_key={factors}"
     )
+    if in_memory:
+        ways = f"leave {it} out of the table, or pass {it} as {label}, from_array(table, factors)"
+    spectra = f" (without {it}, the columns would be read as spectra, which share one scale)"
+    return f"among them {list_some(odd)}, {whose} unlike the others{spectra * spoils}: {ways}"
 
 
 def _class_list(column: LabelColumn) -> str:

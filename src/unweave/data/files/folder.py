@@ -22,6 +22,7 @@ from unweave.data.cache import cached_file, data_folder
 from unweave.data.dataset import AbsolutePath, Dataset
 from unweave.data.files.build import build_dataset
 from unweave.data.files.images import (
+    AT_ONCE,
     EXTENSIONS,
     MODES,
     Fit,
@@ -51,7 +52,6 @@ FITS: dict[Fit, str] = {
     "stretch": "are stretched (fit=stretch)",
 }
 
-_AT_ONCE = 1024  # observations decoded before they are written
 _PAGES = 256  # observations of one file that are decoded by one thread
 
 
@@ -374,6 +374,6 @@ def _blocks(
         for start in range(0, len(planes), _PAGES)
     ]
     while pieces:
-        count = 1 + int((np.cumsum([len(planes) for *_, planes in pieces]) < _AT_ONCE).sum())
+        count = 1 + int((np.cumsum([len(planes) for *_, planes in pieces]) < AT_ONCE).sum())
         block, pieces = pieces[:count], pieces[count:]
         yield np.concatenate(list(pool.map(lambda piece: read(*piece), block)))

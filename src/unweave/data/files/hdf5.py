@@ -25,13 +25,14 @@ class Hdf5File:
     @property
     def names(self) -> list[str]:
         """Names of the arrays."""
-        names: list[str] = []
+        names: list[str | bytes] = []
         h5py = optional_module("h5py", "HDF5", self.path)
         with reading_arrays(str(self.path)), h5py.File(self.path, "r") as file:
             file.visititems(
                 lambda name, item: names.append(name) if isinstance(item, h5py.Dataset) else None
             )
-        return names
+        # h5py returns names that are not in UTF-8 as bytes, and cannot read these arrays.
+        return [name if isinstance(name, str) else name.decode(errors="replace") for name in names]
 
     def rows(self, name: str) -> Rows:
         """Return an array."""
@@ -50,6 +51,8 @@ class Hdf5File:
                 raise ValueError(f"{where} lies in other files: copy it into one")
             if dataset.dtype.kind not in "biuf":
                 raise ValueError(f"expected numbers in {where}, got {dataset.dtype}")
+            if not dataset.shape:
+                raise ValueError(f"expected an array in {where}, got a single number or nothing")
             reject_bombs(where, dataset.id.get_storage_size(), dataset.nbytes)
             shape, dtype = tuple(dataset.shape), dataset.dtype
             grain = dataset.chunks[0] if dataset.chunks else 1

@@ -4,12 +4,12 @@ import json
 import math
 import re
 import warnings
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from io import BytesIO
 from pathlib import Path
-from typing import Any, Literal, NamedTuple, TypeVar
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,7 +20,6 @@ from unweave.data.files.rows import Array, optional_module, reject_bombs
 Bytes = NDArray[np.uint8]
 Fit = Literal["crop", "pad", "stretch"]
 PageAxes = tuple[tuple[str, int], ...]  # name and length of each axis of pages, slowest first
-T = TypeVar("T")
 
 TIFF = frozenset((".tif", ".tiff"))
 EXTENSIONS = TIFF | frozenset(
@@ -29,12 +28,12 @@ EXTENSIONS = TIFF | frozenset(
 # Listed, so that no file makes Pillow start another program, as PostScript would.
 FORMATS = ("BMP", "GIF", "JPEG", "PNG", "PPM", "TIFF", "WEBP")
 MODES = {1: "L", 3: "RGB", 4: "RGBA"}
+AT_ONCE = 1024  # images decoded before they are written
 
 _GREY = frozenset(("1", "L", "LA", "La"))
 _ROTATED = frozenset((5, 6, 7, 8))  # EXIF orientations that swap height and width
 _ORIENTATION = 0x0112  # tags of EXIF and TIFF
 _DESCRIPTION, _BITS, _SAMPLES, _SAMPLE_FORMAT = 270, 258, 277, 339
-_AT_ONCE = 1024  # images decoded before they are written
 _LISTED = 5  # unreadable files that are named
 
 
@@ -289,8 +288,8 @@ def _error(file: Path) -> str:
     """Say why an image file cannot be decoded; "" if it can."""
     try:
         header = read_header(file)
-        for start in range(0, header.pages, _AT_ONCE):
-            pages = np.arange(start, min(start + _AT_ONCE, header.pages))[:, None]
+        for start in range(0, header.pages, AT_ONCE):
+            pages = np.arange(start, min(start + AT_ONCE, header.pages))[:, None]
             read_pages(file, header, pages, header.size, header.samples, "stretch")
     except UnreadableImage as error:
         return str(error)
@@ -305,14 +304,6 @@ def decoding() -> Iterator[ThreadPoolExecutor]:
         warnings.simplefilter("error", Image.DecompressionBombWarning)
         with ThreadPoolExecutor() as pool:
             yield pool
-
-
-def in_blocks(
-    read: Callable[[T], Array], images: Sequence[T], pool: ThreadPoolExecutor
-) -> Iterator[Array]:
-    """Read images with a function, in blocks."""
-    for start in range(0, len(images), _AT_ONCE):
-        yield np.stack(list(pool.map(read, images[start : start + _AT_ONCE])))
 
 
 def centre_crop(content: bytes, name: str, crop: int | None, side: int) -> Bytes:

@@ -218,7 +218,7 @@ def _ask(dtype: np.dtype[Any], values: Scan, layout: Layout) -> str:
         "expected floats, 0 and 1, or images of 8 or 16 bits, got "
         f"{'images' if layout.is_image else 'vectors'} of {dtype} from {values.low:.0f} to "
         f"{values.high:.0f}: say what they are with {' or '.join(answers)}; in Python, "
-        f'unweave.data.from_array(x, scale="{likely[0]}")[0]'
+        f'unweave.data.from_array(x, scale="{likely[0]}")'
     )
 
 

@@ -12,10 +12,14 @@ from torch import Tensor
 
 from unweave.core.hints import naming
 from unweave.data.dataset import CPU, Dataset, Schema
+from unweave.data.files.array_file import TableFile
 from unweave.data.files.build import as_numpy
-from unweave.data.files.columns import list_some
+from unweave.data.files.columns import choose_columns, list_some
+from unweave.data.files.csv_text import is_number
+from unweave.data.files.frames import Frame, is_frame
 from unweave.data.files.interpretation import group_names
 from unweave.data.files.rows import Array, IndexedRows, Rows
+from unweave.data.files.tables import join_columns
 from unweave.data.lattice import check_indices
 
 _FAR = 20  # standard deviations from the mean that are hardly of the same kind
@@ -55,9 +59,10 @@ def read_like(
     Values are scaled like those of the dataset, so their meaning does not depend on the other
     observations; with percentiles, values beyond these are clipped. Images may have their channels
     last, or no axis of channels; if the shape is ambiguous, channels are where the source of the
-    dataset has them. Warn about values that look different in kind.
+    dataset has them. Columns of a table are found by name. Warn about values that look different in
+    kind.
     """
-    array = arrange_like(schema, as_numpy(observations))
+    array = arrange_like(schema, as_array_like(schema, observations))
     scaling = schema.scaling
     if array.dtype.kind not in "biuf":
         raise ValueError(f"expected observations as numbers, got {array.dtype}")
@@ -71,8 +76,14 @@ def read_like(
             f"{scaling.method}, got images of 8 bits: convert them to the type of the others"
         )
     values = scaling.apply(array).to(device)
-    if not (np.isfinite(array).all() and values.isfinite().all()):
+    if not np.isfinite(array).all():
         raise ValueError("expected finite observations, got NaN or infinity: remove or replace it")
+    if not values.isfinite().all():
+        raise ValueError(
+            f"expected observations in the units of the data, got {array.dtype} from "
+            f"{array.min():g} to {array.max():g}, which become infinite when they are scaled like "
+            f"the data ({scaling.method}): check their units, or choose another model"
+        )
     if schema.bounded and not 0 <= values.min() <= values.max() <= 1:
         bytes_too = " or integers in 0..255" if scaling.method == "bytes" else ""
         raise ValueError(
@@ -84,6 +95,38 @@ def read_like(
     if scaling.measured:
         _warn_of_other_kinds(schema, array)
     return values
+
+
+def as_array_like(schema: Schema, observations: ArrayLike | Tensor) -> Array:
+    """Convert observations to an array; columns of a table are found by name."""
+    if not is_frame(observations):
+        return as_numpy(observations)
+    frame = Frame(observations)
+    return frame.rows(columns_like(schema, frame)).array
+
+
+def columns_like(schema: Schema, file: TableFile) -> str:
+    """Return which columns of a table are the observations, by name, as `TableFile.rows` takes it.
+
+    Names that are numbers are the same if their values are: 400 and 400.0. If the dataset has no
+    names, the columns are those that are observations by default.
+    """
+    if not schema.value_names:
+        return join_columns(choose_columns(file, None, None, "").observed)
+    by_name = {name: name for name in file.names}
+    by_number = {float(name): name for name in reversed(file.names) if is_number(name)}
+    found, missing = list[str](), list[str]()
+    for name in schema.value_names:
+        other = by_number.get(float(name)) if is_number(name) else None
+        match = by_name.get(name, other)
+        (missing if match is None else found).append(match or name)
+    if missing:
+        others = f" and {len(missing) - 3} others" if len(missing) > 3 else ""
+        raise ValueError(
+            f"expected the {len(schema.value_names)} columns that the model was trained on, but "
+            f"{file.path} has no column {', '.join(map(repr, missing[:3]))}{others}"
+        )
+    return join_columns(found)
 
 
 def arrange_like(schema: Schema, array: Array) -> Array:

@@ -27,8 +27,8 @@ UNREADABLE = (OSError, EOFError, ValueError, RuntimeError, LookupError, TypeErro
 
 # Errors of pyarrow, which is imported only when needed, that are none of the above.
 _UNREADABLE_PARQUET = ("ArrowCapacityError", "ArrowSerializationError")
-_BOMB = 2**28  # unpacked bytes above which the compression ratio is limited
-_MOST_COMPRESSED = 500  # dSprites, which is almost all zeros, is compressed 115 to 1
+BOMB = 2**28  # unpacked bytes above which the compression ratio is limited
+MOST_COMPRESSED = 500  # dSprites, which is almost all zeros, is compressed 115 to 1
 _NAMED = 8  # columns that are named in an error
 _SPARSE = 8  # average gap between rows above which they are read one by one
 
@@ -203,7 +203,7 @@ def reading_arrays(where: str) -> Iterator[None]:
 
 def reject_bombs(where: str, packed: int, unpacked: int) -> None:
     """Reject likely zip bombs: large data that are compressed more than real data can be."""
-    if unpacked > max(_BOMB, _MOST_COMPRESSED * packed):
+    if unpacked > max(BOMB, MOST_COMPRESSED * packed):
         raise ValueError(
             f"{where} would unpack {packed:,} bytes to {unpacked:,}, as a zip bomb does: not "
             "unpacked; if you trust it, save it with numpy.save"

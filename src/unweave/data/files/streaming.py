@@ -23,7 +23,7 @@ import torch
 from torch import Tensor
 
 from unweave.core.noise import Noise
-from unweave.data.dataset import CPU, Dataset, Schema, labels_checksum
+from unweave.data.dataset import CPU, DatasetWithCodes, Schema
 from unweave.data.files.interpretation import Interpretation
 from unweave.data.files.rows import Rows, row_bytes
 from unweave.data.lattice import check_indices
@@ -100,7 +100,7 @@ class Windows:
 
 @final
 @dataclass(frozen=True, eq=False)
-class StreamedDataset(Dataset):
+class StreamedDataset(DatasetWithCodes):
     """A dataset that is read from its file in pieces.
 
     `images` reads any observations; training draws from `windows`, which are read ahead.
@@ -109,7 +109,7 @@ class StreamedDataset(Dataset):
     schema: Schema
     rows: Rows = field(repr=False)
     interpretation: Interpretation
-    codes: Tensor = field(repr=False)  # (N, K) int64; K = 0 if the factors are unknown
+    codes: Tensor = field(repr=False)
     checksum: str
     device: torch.device = CPU
     row_names: Sequence[str] = field(default=(), repr=False)
@@ -135,11 +135,6 @@ class StreamedDataset(Dataset):
     def fingerprint(self) -> str:
         return self.checksum
 
-    @cached_property
-    def labels_fingerprint(self) -> str:
-        """A checksum of the factors of all observations, their names and labels."""
-        return labels_checksum(self.schema, self.codes)
-
     def to(self, device: torch.device) -> StreamedDataset:
         """Return the dataset for networks on another device."""
         return dataclasses.replace(self, device=device, codes=self.codes.to(device))
@@ -150,9 +145,6 @@ class StreamedDataset(Dataset):
         stored = self.interpretation(self.rows.take(numbers))[torch.from_numpy(places.reshape(-1))]
         values = stored.to(self.device).to(torch.float32) * self.interpretation.unit
         return values.reshape(*index.shape, *self.shape)
-
-    def factors(self, index: Tensor) -> Tensor:
-        return self.codes[self.check(index)]
 
 
 def chunk_rows(rows: Rows) -> int:

@@ -25,6 +25,7 @@ from unweave.data.files.csv_text import (
     read_csv,
 )
 from unweave.data.files.labels import MISSING_WORDS, LabelColumn, column_values
+from unweave.data.files.parquet_footer import RowGroup, read_row_groups
 from unweave.data.files.rows import (
     MOST,
     Array,
@@ -88,7 +89,7 @@ class ParquetFile:
         where = str(self.path)
         with reading_arrays(where):
             groups = self._row_groups(columns)
-            ends = np.cumsum([0, *(each.num_rows for each in groups)])
+            ends = np.cumsum([0, *(each.rows for each in groups)])
 
             def group(number: int) -> Array:
                 table = self._read(columns, [number])
@@ -127,15 +128,17 @@ class ParquetFile:
         reject_bombs(str(self.path), self.path.stat().st_size, size)
         return table
 
-    def _row_groups(self, columns: Sequence[str]) -> list[Any]:
-        """Return the metadata of the row groups, after rejecting columns that are likely bombs."""
-        metadata = self._open().metadata
-        groups = [metadata.row_group(number) for number in range(metadata.num_row_groups)]
-        chunks = [each.column(number) for each in groups for number in range(each.num_columns)]
+    def _row_groups(self, columns: Sequence[str]) -> list[RowGroup]:
+        """Return the row groups, after rejecting columns that are likely bombs."""
+        chunks = [chunk for group in self._footer for chunk in group.values]
         starts = tuple(f"{column}." for column in columns)  # columns, and the lists in them
-        values = sum(c.num_values for c in chunks if f"{c.path_in_schema}.".startswith(starts))
+        values = sum(count for path, count in chunks if f"{path}.".startswith(starts))
         reject_bombs(str(self.path), self.path.stat().st_size, 8 * values)
-        return groups
+        return self._footer
+
+    @cached_property
+    def _footer(self) -> list[RowGroup]:
+        return read_row_groups(self.path)
 
     def _reject_missing(self, columns: Sequence[str]) -> None:
         """Reject columns of observations in which values are null."""
@@ -143,17 +146,13 @@ class ParquetFile:
         for column in columns:
             nulls = self._column(column).is_null(nan_is_null=True)
             missing[column] = np.flatnonzero(nulls.to_numpy())
-        if (first := _first_missing(missing)) is not None:
-            raise ValueError(
-                f"{self.path}, row {first[0]}, column {first[1]!r}: expected a number, got none; "
-                f"{_missing_text(missing)}"
-            )
+        reject_missing(missing, self.path)
 
     @cached_property
     def _types(self) -> dict[str, str]:
         with reading_arrays(str(self.path)):
             schema = self._open().schema_arrow
-            _distinct(schema.names, self.path)
+            check_distinct(schema.names, self.path)
             kinds = {name: schema.field(name).type for name in schema.names}
             # A categorical column, as pandas writes it, has the type of its values.
             return {
@@ -314,7 +313,7 @@ class CsvFile:
                 "it as Parquet or .npy, which can be streamed"
             )
         text = read_csv(self.path)
-        _distinct(text.names, self.path)
+        check_distinct(text.names, self.path)
         return text
 
 
@@ -396,20 +395,30 @@ def join_columns(columns: Sequence[str]) -> str:
     return line.getvalue()
 
 
+def reject_missing(missing: dict[str, Array], path: Path, in_memory: bool = False) -> None:
+    """Reject columns of observations that have no number in some rows, which are given for each."""
+    if (first := _first_missing(missing)) is not None:
+        raise ValueError(
+            f"{path}, row {first[0]}, column {first[1]!r}: expected a number, got none; "
+            f"{_missing_text(missing, in_memory)}"
+        )
+
+
 def _first_missing(missing: dict[str, Array]) -> tuple[int, str] | None:
     """Return the first row in which columns have no value, and the column; None if all have one."""
     firsts = [(int(rows[0]), column) for column, rows in missing.items() if len(rows)]
     return min(firsts, key=lambda each: each[0], default=None)
 
 
-def _missing_text(missing: dict[str, Array]) -> str:
+def _missing_text(missing: dict[str, Array], in_memory: bool = False) -> str:
     """Say how many values are missing, by the rows of each column in which they are."""
     rows = np.concatenate(list(missing.values()))
     columns = [join_columns([name]) for name, each in missing.items() if len(each)]
-    return describe_missing(len(rows), len(np.unique(rows)), columns)
+    return describe_missing(len(rows), len(np.unique(rows)), columns, table=not in_memory)
 
 
-def _distinct(names: list[str], path: Path) -> list[str]:
+def check_distinct(names: list[str], path: Path) -> list[str]:
+    """Return names of columns, after rejecting those that are not distinct."""
     if twice := [name for name, count in Counter(names).items() if count > 1]:
         raise ValueError(
             f"expected columns with distinct names in {path}, got {', '.join(twice)} more than "

@@ -1,8 +1,11 @@
 """Published datasets: what is known about one, and how its files become a dataset."""
 
+import functools
+import tomllib
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from importlib.resources import files
 from pathlib import Path
 from typing import Annotated, Any, ClassVar, Literal, NamedTuple
 
@@ -14,7 +17,7 @@ from unweave.data.cache import cached_file, data_folder
 from unweave.data.dataset import DataNotFound, Dataset
 from unweave.data.files.build import build_dataset
 from unweave.data.files.factors import FactorTable
-from unweave.data.files.images import centre_crop, decoding, in_blocks
+from unweave.data.files.images import AT_ONCE, centre_crop, decoding
 from unweave.data.files.npy import NpyFile, write_npy
 from unweave.data.files.rows import Array, Rows, file_state
 from unweave.data.lattice import Factor, Lattice
@@ -24,8 +27,6 @@ from unweave.data.random_split import DataSplit
 
 TrainTestSplit = Literal["all", "train", "test"]
 Side = Annotated[int, Field(ge=16, le=256)]
-
-GOOGLE = "https://storage.googleapis.com"
 
 
 @dataclass(frozen=True)
@@ -57,6 +58,27 @@ class About:
     hand: str = ""
     needs: str = ""
     picture: str = ""
+
+
+@functools.cache
+def _entries() -> dict[str, dict[str, Any]]:
+    text = files("unweave.data.published").joinpath("datasets.toml").read_text(encoding="utf-8")
+    return tomllib.loads(text)
+
+
+def about(kind: str, lattice: Lattice | None = None) -> About:
+    """Return what `datasets.toml` has about a dataset; a lattice may have more than sizes."""
+    facts = dict(_entries()[kind])
+    sizes, mirrors = facts.pop("lattice", {}), facts.pop("mirrors", [])
+    sources = []
+    for name, file in facts.pop("files").items():
+        moved = [file["moved"]] if "moved" in file else []
+        urls = (*moved, *(f"{mirror}/{name}" for mirror in mirrors))
+        sources.append(Source(name, file.get("size"), file.get("digest"), urls))
+    if sizes:
+        lattice = Lattice(tuple(Factor(name, size) for name, size in sizes.items()))
+    shape = tuple(facts.pop("shape"))
+    return About(shape=shape, sources=tuple(sources), lattice=lattice, **facts)
 
 
 class Content(NamedTuple):
@@ -95,6 +117,11 @@ class PublishedSpec(ABC):
         return data_folder() / str(self.kind)
 
     @property
+    def first_file(self) -> Path:
+        """Path of the first file; most datasets have no other."""
+        return self.folder / self.sources[0].name
+
+    @property
     def missing(self) -> list[Source]:
         """The files that are not in the folder."""
         return [source for source in self.sources if not (self.folder / source.name).is_file()]
@@ -128,23 +155,19 @@ class PublishedSpec(ABC):
                 factors = factors.take(content.factor_rows)
         states = [file_state(self.folder / source.name) for source in self.sources]
         key = [str(self.kind), *states, repr(self)]
-        dataset = build_dataset(content.rows, factors, split=self.random_split, key=key)
+        dataset = build_dataset(
+            content.rows, factors, split=self.random_split, key=key, inspect=False
+        )
         return dataset.to(device)
 
     def unpacked(self, shape: tuple[int, ...], read: Callable[[], Iterable[Array]]) -> Rows:
         """Return observations from a .npy file, which is written once from blocks of them."""
-        first = self.folder / self.sources[0].name
         key = [repr(self), *(file_state(self.folder / each.name) for each in self.sources)]
-        with reading_fetched(first):
+        with reading_fetched(self.first_file):
             path = cached_file(
                 self.folder / "unpacked", key, lambda file: write_npy(file, shape, read())
             )
         return NpyFile(path).rows()
-
-
-def lattice_of(**sizes: int) -> Lattice:
-    """Return the lattice of factors with the given numbers of classes."""
-    return Lattice(tuple(Factor(name, size) for name, size in sizes.items()))
 
 
 def decode(
@@ -162,4 +185,5 @@ def decode(
         return np.moveaxis(centre_crop(content, name, crop, side), 0, -1)
 
     with decoding() as pool:
-        yield from in_blocks(image, names, pool)
+        for start in range(0, len(names), AT_ONCE):
+            yield np.stack(list(pool.map(image, names[start : start + AT_ONCE])))

@@ -5,7 +5,6 @@ data and archives of images, which cannot be read row by row, are unpacked there
 file.
 """
 
-import dataclasses
 from collections.abc import Iterator
 from io import BytesIO
 from itertools import product
@@ -18,16 +17,15 @@ from unweave.data.files.array_file import open_array_file
 from unweave.data.files.images import resize
 from unweave.data.files.rows import Array, InMemoryRows, blocks
 from unweave.data.published.base import (
-    GOOGLE,
     About,
     Content,
     PublishedSpec,
     Side,
     TrainTestSplit,
+    about,
     decode,
-    lattice_of,
 )
-from unweave.data.published.download import Source, published
+from unweave.data.published.download import Source
 from unweave.data.published.formats import (
     archive,
     broken,
@@ -40,8 +38,6 @@ from unweave.data.published.labelled import MNIST, SVHN, CelebA, FashionMNIST
 from unweave.data.random_split import DataSplit
 from unweave.data.synthetic.shapes2d import Shapes2D
 
-_SPRITES = "dsprites_ndarray_co1sh3sc6or40x32y32_64x64.npz"
-
 
 @spec
 class DSprites(PublishedSpec):
@@ -53,25 +49,11 @@ class DSprites(PublishedSpec):
     split: DataSplit = "all"
     kind: Literal["dsprites"] = tag("dsprites")
 
-    ABOUT: ClassVar[About] = About(
-        "dSprites",
-        737_280,
-        (1, 64, 64),
-        "Apache 2.0",
-        "https://github.com/google-deepmind/dsprites-dataset",
-        published(
-            "dsprites",
-            [_SPRITES],
-            "https://github.com/google-deepmind/dsprites-dataset/raw/master",
-            "https://raw.githubusercontent.com/google-deepmind/dsprites-dataset/master",
-        ),
-        Shapes2D().lattice,
-        picture="48 of its images",
-    )
+    ABOUT: ClassVar[About] = about("dsprites", lattice=Shapes2D().lattice)
 
     def read(self) -> Content:
         """Read the array `imgs`, and leave the pickled metadata alone."""
-        return Content(open_array_file(self.folder / _SPRITES).rows("imgs"))
+        return Content(open_array_file(self.first_file).rows("imgs"))
 
 
 @spec
@@ -81,29 +63,12 @@ class Shapes3DFile(PublishedSpec):
     split: DataSplit = "all"
     kind: Literal["3dshapes"] = tag("3dshapes")
 
-    ABOUT: ClassVar[About] = About(
-        "3D Shapes",
-        480_000,
-        (3, 64, 64),
-        "Apache 2.0",
-        "https://github.com/google-deepmind/3d-shapes",
-        published("3dshapes", ["3dshapes.h5"], f"{GOOGLE}/3d-shapes"),
-        lattice_of(floor_hue=10, wall_hue=10, object_hue=10, scale=8, shape=4, orientation=15),
-        needs="h5py",
-        picture="24 of its images, resampled once",
-    )
+    ABOUT: ClassVar[About] = about("3dshapes")
 
     def read(self) -> Content:
         """Read the array `images`, which is unpacked once to 5.9 GB."""
-        rows = open_array_file(self.folder / "3dshapes.h5").rows("images")
+        rows = open_array_file(self.first_file).rows("images")
         return Content(self.unpacked(rows.shape, lambda: (block for _, block in blocks(rows))))
-
-
-def _with_new_address(source: Source) -> Source:
-    """Add the address to which the authors of MPI3D moved its files in 2024."""
-    name = "real.npz" if source.name == "mpi3d_real.npz" else source.name
-    url = f"{GOOGLE}/mpi3d_disentanglement_dataset/data/{name}"
-    return dataclasses.replace(source, urls=(url, *source.urls))
 
 
 @spec
@@ -118,39 +83,14 @@ class MPI3D(PublishedSpec):
     split: DataSplit = "all"
     kind: Literal["mpi3d"] = tag("mpi3d")
 
-    ABOUT: ClassVar[About] = About(
-        "MPI3D",
-        1_036_800,
-        (3, 64, 64),
-        "CC BY 4.0",
-        "https://github.com/rr-learning/disentanglement_dataset",
-        tuple(
-            map(
-                _with_new_address,
-                published(
-                    "mpi3d",
-                    [f"mpi3d_{version}.npz" for version in ("toy", "realistic", "real")],
-                    f"{GOOGLE}/disentanglement_dataset/Final_Dataset",
-                ),
-            )
-        ),
-        lattice_of(
-            object_colour=6,
-            object_shape=6,
-            object_size=2,
-            camera_height=3,
-            background_colour=3,
-            horizontal_axis=40,
-            vertical_axis=40,
-        ),
-    )
+    ABOUT: ClassVar[About] = about("mpi3d")
 
     @property
     def sources(self) -> tuple[Source, ...]:
         return tuple(s for s in self.ABOUT.sources if s.name == f"mpi3d_{self.version}.npz")
 
     def read(self) -> Content:
-        return Content(open_array_file(self.folder / self.sources[0].name).rows("images"))
+        return Content(open_array_file(self.first_file).rows("images"))
 
 
 @spec
@@ -165,20 +105,7 @@ class Cars3D(PublishedSpec):
     split: DataSplit = "all"
     kind: Literal["cars3d"] = tag("cars3d")
 
-    ABOUT: ClassVar[About] = About(
-        "Cars3D",
-        17_568,
-        (3, 64, 64),
-        "not stated; for research",
-        "https://papers.nips.cc/paper/5845-deep-visual-analogy-making",
-        published(
-            "cars3d",
-            ["nips2015-analogy-data.tar.gz"],
-            "http://www.scottreed.info/files",
-            "http://www-personal.umich.edu/~reedscot/files",
-        ),
-        lattice_of(elevation=4, azimuth=24, car=183),
-    )
+    ABOUT: ClassVar[About] = about("cars3d")
 
     def read(self) -> Content:
         """Read the cars in the order of their names; they are unpacked once."""
@@ -188,7 +115,7 @@ class Cars3D(PublishedSpec):
         return Content(self.unpacked(shape, lambda: [self._images(*lattice.sizes)]))
 
     def _images(self, elevations: int, azimuths: int, count: int) -> Array:
-        path = self.folder / self.sources[0].name
+        path = self.first_file
         cars: dict[str, Array] = {}
         for match, content in tar_members(path, r"(?:\./)?data/cars/(car_\w+_mesh)\.mat"):
             car = read_mat(BytesIO(content), "im", 5, path)  # (128, 128, 3, 24, 4)
@@ -220,20 +147,7 @@ class SmallNORB(PublishedSpec):
     split: TrainTestSplit = "all"
     kind: Literal["smallnorb"] = tag("smallnorb")
 
-    ABOUT: ClassVar[About] = About(
-        "SmallNORB",
-        48_600,
-        (1, 64, 64),
-        "for research only, not to be sold",
-        "https://cs.nyu.edu/~ylclab/data/norb-v1.0-small/",
-        published(
-            "smallnorb",
-            [f"{name}-{what}.mat.gz" for name in _NORB for what in ("dat", "cat", "info")],
-            "https://cs.nyu.edu/~ylclab/data/norb-v1.0-small",
-            "https://cs.nyu.edu/~yann/data/norb-v1.0-small",
-        ),
-        factors="category 5, instance 10, elevation 9, azimuth 18, lighting 6",
-    )
+    ABOUT: ClassVar[About] = about("smallnorb")
 
     def read(self) -> Content:
         files = {"train": _NORB[:1], "test": _NORB[1:]}.get(self.split, _NORB)
@@ -278,27 +192,14 @@ class Chairs3D(PublishedSpec):
     split: DataSplit = "all"
     kind: Literal["3dchairs"] = tag("3dchairs")
 
-    ABOUT: ClassVar[About] = About(
-        "3D Chairs",
-        86_366,
-        (3, 64, 64),
-        "not stated; for research",
-        "https://www.di.ens.fr/willow/research/seeing3Dchairs/",
-        published(
-            "3dchairs",
-            ["rendered_chairs.tar"],
-            "https://www.di.ens.fr/willow/research/seeing3Dchairs/data",
-            "http://www.di.ens.fr/willow/research/seeing3Dchairs/data",
-        ),
-        lattice_of(chair=1393, elevation=2, azimuth=31),
-    )
+    ABOUT: ClassVar[About] = about("3dchairs")
 
     def read(self) -> Content:
         """Read the images in the order of chair, elevation and azimuth; they are unpacked once."""
         return Content(self.unpacked((self.ABOUT.count, self.side, self.side, 3), self._images))
 
     def _images(self) -> Iterator[Array]:
-        with archive(self.folder / self.sources[0].name) as (names, read):
+        with archive(self.first_file) as (names, read):
             # image_001_p020_t011_r096.png: elevation p, azimuth t.
             images = [n for n in names if "/renders/" in n and n.endswith(".png")]
             order = sorted(images, key=lambda n: (n.split("/")[-3], *n.split("_")[-3:-1]))
@@ -316,31 +217,16 @@ class Faces3D(PublishedSpec):
     kind: Literal["3dfaces"] = tag("3dfaces")
     also_cites: ClassVar[tuple[str, ...]] = ("Chen2018",)
 
-    ABOUT: ClassVar[About] = About(
-        "3D Faces",
-        127_050,
-        (1, 64, 64),
-        "that of the Basel face model: for research, by an agreement with each user",
-        "https://faces.dmi.unibas.ch/bfm/",
-        published("3dfaces", ["3dfaces.npy"]),
-        lattice_of(face=50, azimuth=21, elevation=11, light=11),
-        hand="Agree to the licence of the Basel face model at https://faces.dmi.unibas.ch/bfm/ "
-        "and get basel_face_renders.pth (50 x 21 x 11 x 11 images of 64 x 64) from the authors of "
-        "https://github.com/rtqichen/beta-tcvae. It is a pickle, which unweave never loads; "
-        'convert it to an array yourself: python -c "import numpy, torch; '
-        "numpy.save('3dfaces.npy', torch.load('basel_face_renders.pth', weights_only=True)"
-        '.numpy())". The 239,840 images that Kim & Mnih use are not public.',
-    )
+    ABOUT: ClassVar[About] = about("3dfaces")
 
     def read(self) -> Content:
         """Read the array (50, 21, 11, 11, 64, 64) or (127050, 64, 64)."""
-        path = self.folder / self.sources[0].name
-        rows = open_array_file(path).rows("")
+        rows = open_array_file(self.first_file).rows("")
         lattice = self.ABOUT.lattice
         assert lattice is not None
         if len(rows.shape) < 3 or rows.shape[:-2] not in (lattice.sizes, (lattice.size,)):
             wanted = (*lattice.sizes, *self.ABOUT.shape[1:])
-            raise ValueError(broken(path, f"its shape is {rows.shape}, not {wanted}"))
+            raise ValueError(broken(self.first_file, f"its shape is {rows.shape}, not {wanted}"))
         return Content(InMemoryRows(rows.read(0, rows.shape[0]).reshape(-1, *rows.shape[-2:])))
 
 

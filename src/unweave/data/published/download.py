@@ -13,9 +13,8 @@ import time
 import urllib.error
 import urllib.request
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
-from importlib.resources import files
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -57,18 +56,6 @@ class Source:
     size: int | None = None
     digest: str | None = None
     urls: tuple[str, ...] = ()
-
-
-def published(kind: str, names: Sequence[str], *mirrors: str) -> tuple[Source, ...]:
-    """Return the files of a dataset, with their sizes and checksums if these are published."""
-    text = files("unweave.data.published").joinpath("checksums.txt").read_text(encoding="utf-8")
-    known = {name: rest for name, *rest in map(str.split, text.splitlines())}
-    sources = []
-    for name in names:
-        size, digest = known.get(f"{kind}/{name}", ("-", None))
-        urls = tuple(f"{mirror}/{name}" for mirror in mirrors)
-        sources.append(Source(name, None if size == "-" else int(size), digest, urls))
-    return tuple(sources)
 
 
 class _State(NamedTuple):

@@ -14,15 +14,13 @@ from typing import Any, BinaryIO, Self
 
 import numpy as np
 
-from unweave.data.files.rows import BLOCK, Array
+from unweave.data.files.rows import BLOCK, BOMB, MOST_COMPRESSED, Array
 
 # [LeCun2004]: the first four bytes are the type, little-endian.
 _NORB: dict[int, np.dtype[Any]] = {0x1E3D4C55: np.dtype("u1"), 0x1E3D4C54: np.dtype("<i4")}
 _LARGEST = 2**26  # bytes of an image or a car in an archive
 _WHOLE = 2**30  # bytes of a file that is read at once; the largest published one has 450 MB
 _HEADER = 2**20  # bytes of metadata about a member of a tar archive
-_BOMB = 2**28  # unpacked bytes above which the compression ratio of a MATLAB file is limited
-_MOST_COMPRESSED = 500
 _BROKEN = (
     OSError,
     EOFError,
@@ -151,7 +149,7 @@ def _reject_bombs(path: Path | BinaryIO) -> None:
                 while block:
                     unpacked += len(inflate.decompress(block, BLOCK))
                     block = inflate.unconsumed_tail
-                    if unpacked > max(_BOMB, _MOST_COMPRESSED * size):
+                    if unpacked > max(BOMB, MOST_COMPRESSED * size):
                         raise ValueError(f"it would unpack {size:,} bytes to {unpacked:,} or more")
         file.seek(0)
 

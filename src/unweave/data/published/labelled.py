@@ -1,6 +1,5 @@
 """Published datasets of labelled images: CelebA, MNIST, Fashion-MNIST and SVHN."""
 
-from abc import abstractmethod
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Annotated, Any, ClassVar, Literal
@@ -12,15 +11,14 @@ from unweave.core.spec import spec, tag
 from unweave.data.files.images import resize
 from unweave.data.files.rows import Array, InMemoryRows, Rows
 from unweave.data.published.base import (
-    GOOGLE,
     About,
     Content,
     PublishedSpec,
     Side,
     TrainTestSplit,
+    about,
     decode,
 )
-from unweave.data.published.download import published
 from unweave.data.published.formats import (
     archive,
     broken,
@@ -49,20 +47,7 @@ class CelebA(PublishedSpec):
     split: DataSplit = "all"
     kind: Literal["celeba"] = tag("celeba")
 
-    ABOUT: ClassVar[About] = About(
-        "CelebA",
-        202_599,
-        (3, 64, 64),
-        "for non-commercial research",
-        "https://mmlab.ie.cuhk.edu.hk/projects/CelebA.html",
-        published(
-            "celeba", ["img_align_celeba.zip", "list_attr_celeba.txt", "list_eval_partition.txt"]
-        ),
-        factors="40 attributes of two classes each",
-        hand="Agree to the terms at https://mmlab.ie.cuhk.edu.hk/projects/CelebA.html and download "
-        "from the folder that it links to: Img/img_align_celeba.zip (1.4 GB), "
-        "Anno/list_attr_celeba.txt and Eval/list_eval_partition.txt.",
-    )
+    ABOUT: ClassVar[About] = about("celeba")
 
     def read(self) -> Content:
         """Read the images of a split in the order of their numbers, and their attributes."""
@@ -93,18 +78,6 @@ class CelebA(PublishedSpec):
             raise ValueError(broken(path, f"it does not say to which split {missing[0]} belongs"))
         return [number for number, name in enumerate(names) if splits[name] == wanted]
 
-    @property
-    def random_split(self) -> DataSplit:
-        """None: the splits are those of the authors."""
-        return "all"
-
-
-_IDX = [
-    f"{split}-{what}-ubyte.gz"
-    for split in ("train", "t10k")
-    for what in ("images-idx3", "labels-idx1")
-]
-
 
 def _ten_classes(rows: Rows, labels: Array, more: Array | None = None) -> Content:
     """Return images and their classes 0 to 9, which keep their numbers if some are missing.
@@ -123,9 +96,9 @@ class _Idx(PublishedSpec):
     side: Any
     """Height and width of the images in pixels."""
 
-    @abstractmethod
     def measured(self, images: Array, labels: Array) -> Array | None:
-        """Measure factors besides the class in images (N, 28, 28) of bytes."""
+        """Measure factors besides the class in images (N, 28, 28) of bytes; by default none."""
+        return None
 
     def read(self) -> Content:
         names = {"train": ("train",), "test": ("t10k",)}.get(self.split, ("train", "t10k"))
@@ -153,21 +126,7 @@ class MNIST(_Idx):
     """Whether thickness and width of the stroke are factors too."""
     kind: Literal["mnist"] = tag("mnist")
 
-    ABOUT: ClassVar[About] = About(
-        "MNIST",
-        70_000,
-        (1, 28, 28),
-        "CC BY-SA 3.0",
-        "http://yann.lecun.com/exdb/mnist/",
-        published(
-            "mnist",
-            _IDX,
-            f"{GOOGLE}/cvdf-datasets/mnist",
-            "https://ossci-datasets.s3.amazonaws.com/mnist",
-        ),
-        factors="class 10",
-        picture="48 of its images",
-    )
+    ABOUT: ClassVar[About] = about("mnist")
 
     def measured(self, images: Array, labels: Array) -> Array | None:
         return in_fifths(images / np.float32(255), labels) if self.strokes else None
@@ -184,24 +143,7 @@ class FashionMNIST(_Idx):
     split: TrainTestSplit = "train"
     kind: Literal["fashion-mnist"] = tag("fashion-mnist")
 
-    ABOUT: ClassVar[About] = About(
-        "Fashion-MNIST",
-        70_000,
-        (1, 28, 28),
-        "MIT",
-        "https://github.com/zalandoresearch/fashion-mnist",
-        published(
-            "fashion-mnist",
-            _IDX,
-            "https://github.com/zalandoresearch/fashion-mnist/raw/master/data/fashion",
-            "http://fashion-mnist.s3-website.eu-central-1.amazonaws.com",
-        ),
-        factors="class 10",
-        picture="48 of its images",
-    )
-
-    def measured(self, images: Array, labels: Array) -> Array | None:
-        return None
+    ABOUT: ClassVar[About] = about("fashion-mnist")
 
 
 @spec
@@ -211,20 +153,7 @@ class SVHN(PublishedSpec):
     split: TrainTestSplit = "train"
     kind: Literal["svhn"] = tag("svhn")
 
-    ABOUT: ClassVar[About] = About(
-        "SVHN",
-        99_289,
-        (3, 32, 32),
-        "for non-commercial use",
-        "http://ufldl.stanford.edu/housenumbers/",
-        published(
-            "svhn",
-            ["train_32x32.mat", "test_32x32.mat"],
-            "http://ufldl.stanford.edu/housenumbers",
-            "https://ufldl.stanford.edu/housenumbers",
-        ),
-        factors="class 10",
-    )
+    ABOUT: ClassVar[About] = about("svhn")
 
     def read(self) -> Content:
         """Read images and digits; the file has 10 for the digit 0."""

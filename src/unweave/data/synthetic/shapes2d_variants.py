@@ -56,7 +56,12 @@ class ColourShapes2D(Scenery):
 
     def load(self, device: torch.device) -> RenderedDataset:
         """Load the dataset on a device."""
-        return _scene(self, device, _draw_colour, _paint_colour)
+        return _scene(
+            self,
+            device,
+            lambda noise: (128 + noise.integers(128, (3,), "colour"),),
+            lambda masks, levels: masks & _words(levels, masks),
+        )
 
 
 @spec
@@ -132,14 +137,6 @@ def _word_type(side: int) -> torch.dtype:
 def _words(levels: Tensor, masks: Tensor) -> Tensor:
     """Repeat levels (n, 3), 0 to 255, for each pixel of an element of the masks, (n, 3, 1)."""
     return (levels * _ONES if masks.dtype == torch.int64 else levels.to(torch.uint8)).unsqueeze(-1)
-
-
-def _draw_colour(noise: Noise) -> tuple[Tensor, ...]:
-    return (128 + noise.integers(128, (3,), "colour"),)
-
-
-def _paint_colour(masks: Tensor, levels: Tensor) -> Tensor:
-    return masks & _words(levels, masks)
 
 
 def tables(seed: int, count: int, device: torch.device) -> tuple[Tensor, Tensor]:

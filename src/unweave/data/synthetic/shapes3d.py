@@ -116,7 +116,10 @@ class Shapes3D:
     def load(self, device: torch.device) -> RenderedDataset:
         """Compute the tables and copy them to a device."""
         tables = torch.from_numpy(scenes(self)).to(device)
-        paint = functools.partial(paint_scenes, tables, colours().to(device), _sky().to(device))
+        sky = torch.tensor(SKY, dtype=torch.int16) * (BYTE // len(RAYS))  # in a quarter of a pixel
+        paint = functools.partial(
+            paint_scenes, tables, colours().to(device), sky.view(3, 1, 1).to(device)
+        )
         schema = Schema.on_lattice(self.lattice, (3, self.side, self.side), scaling=BYTES)
         return RenderedDataset(schema, device, paint)
 
@@ -152,11 +155,6 @@ def colours() -> Tensor:
     centre, sign = torch.tensor([30, 20, 40]), torch.tensor([1, -1, -1])
     ramps = sign * (tenths - centre).abs() + torch.tensor([-10, 20, 20])
     return (ramps.clamp(0, 10) * STEPS // 10).to(torch.int16)
-
-
-def _sky() -> Tensor:
-    """Return the colour of the sky in a quarter of a pixel, (3, 1, 1) int16."""
-    return (torch.tensor(SKY, dtype=torch.int16) * (BYTE // len(RAYS))).view(3, 1, 1)
 
 
 def _spaced(first: float, last: float, count: int) -> tuple[float, ...]:

@@ -24,7 +24,7 @@ _CHUNK = 2**16  # pairs at once: half a megabyte an array, which stays in the ca
 
 
 @check_arguments
-def exact_mutual_information(
+def mutual_information(
     codes: ArrayLike, scales: ArrayLike, *, seed: Seed = 0, samples: int = 10_000
 ) -> Score:
     """Compute I(x; z) of the encoder over the observations in nats, with bounds.
@@ -49,7 +49,7 @@ def exact_mutual_information(
     Returns:
         Nats. Parts: I(x; z_j) of each code. Details: the bounds, and log N.
 
-    >>> far = exact_mutual_information([[0.0], [100.0]], [[1.0], [1.0]])
+    >>> far = mutual_information([[0.0], [100.0]], [[1.0], [1.0]])
     >>> round(far.value, 3), round(far.details["lower"], 3), round(far.details["upper"], 3)
     (0.693, 0.693, 0.693)
     """
@@ -80,7 +80,7 @@ def information_score(
 
 
 @check_arguments
-def exact_total_correlation(
+def total_correlation(
     codes: ArrayLike, scales: ArrayLike, *, seed: Seed = 0, samples: int = 10_000
 ) -> Score:
     """Compute KL(q(z) || prod_j q(z_j)) of the aggregate posterior of the observations, in nats.
@@ -88,7 +88,7 @@ def exact_total_correlation(
     E[log q(z) - sum_j log q(z_j)] at `samples` points z of q(z) = 1/N sum_n q(z|x_n), with q(z) and
     every q(z_j) summed over all N rows: the "true total correlation" of [Kim2018] fig. 7. It is
     that of the mixture of these N rows, which exceeds that of all data if N is small and posteriors
-    are narrow; see `exact_mutual_information`.
+    are narrow; see `mutual_information`.
 
     Args:
         codes: (N, D) posterior means.
@@ -99,7 +99,7 @@ def exact_total_correlation(
     Returns:
         Nats; 0 up to sampling noise if codes are independent.
 
-    >>> score = exact_total_correlation([[0.0, 0.0], [100.0, 100.0]], np.ones((2, 2)))
+    >>> score = total_correlation([[0.0, 0.0], [100.0, 100.0]], np.ones((2, 2)))
     >>> round(score.value, 3)
     0.693
     """
@@ -144,8 +144,8 @@ def relative_scale(
     if not len(columns):
         raise ValueError("expected a code that is not a category, got none: these have no scale")
     mean, scale = mean[:, columns], scale[:, columns]
-    spread = np.sqrt((mean - mean[:1]).var(0) + np.square(scale).mean(0))
-    ratios = np.minimum(scale.mean(0) / spread, 1.0)
+    deviation = np.sqrt((mean - mean[:1]).var(0) + np.square(scale).mean(0))
+    ratios = np.minimum(scale.mean(0) / deviation, 1.0)
     return Score(
         "relative_scale",
         "mathieu2019",

@@ -224,54 +224,33 @@ def _held_out(model: FittedModel, digits: Digits, follows: Numbers) -> tuple[Num
     for name, combination in zip(HELD_OUT, UNSEEN, strict=True):
         (feature,) = {*combination} & {*STROKES}
         label, fifth = int(combination["class"][0]), int(combination[feature][0])
-        own = digits.images[digits.labels == label]
-        column = STROKES.index(feature)
+        own, column = digits.images[digits.labels == label], STROKES.index(feature)
         unseen = in_fifths(own[:, 0], np.full(len(own), label))[:, column] == fifth
-        facts[name], shown = _unseen(
-            model, digits, own, unseen, (label, column, 1 if fifth else -1), follows[feature]
-        )
-        rows += shown
+        side = 1 if fifth else -1  # whether held-out digits have more or less of the feature
+        measured, latent = strokes(own[:, 0])[:, column], follows[feature]
+        codes = model.encode(own)[:, model.run.latent.columns[latent["variable"]]].reshape(-1)
+        codes = codes if latent["correlation"] >= 0 else -codes
+        images, others = own[unseen][:_UNSEEN], own[~unseen][:_UNSEEN]
+        made, made_others = model.reconstruct(images), model.reconstruct(others)
+        features, usual = (strokes(each[:, 0])[:, column] for each in (made, made_others))
+        facts[name] = {
+            "bound": float(measured[unseen].min() if side > 0 else measured[unseen].max()),
+            "original": float(measured[unseen][:_UNSEEN].mean()),
+            "reconstructed": float(features.mean()),
+            # Among reconstructions, since blur makes strokes thicker.
+            "beyond": probability_above(side * features, side * usual),
+            "recognised": float((digits.classify(made) == label).mean()),
+            "distortion": _cross_entropy(images, made),
+            "distortion_of_others": _cross_entropy(others, made_others),
+            "ordered": probability_above(side * codes[unseen], side * codes[~unseen]),
+            "histograms": {
+                "held out": np.histogram(codes[unseen], EDGES)[0].tolist(),
+                "others": np.histogram(codes[~unseen], EDGES)[0].tolist(),
+            },
+        }
+        shown = np.linspace(0, len(images) - 1, SHOWN).round().astype(int)
+        rows += [images[shown], made[shown]]
     return facts, encode_png(rows)
-
-
-def _unseen(
-    model: FittedModel,
-    digits: Digits,
-    own: Array,
-    unseen: NDArray[np.bool_],
-    which: tuple[int, int, int],
-    follows: Numbers,
-) -> tuple[Numbers, list[Array]]:
-    """Measure one held-out combination, and return images to show.
-
-    `which` has the digit, the column of the feature, and whether held-out digits have more (1) or
-    less (-1) of it.
-    """
-    label, column, side = which
-    measured = strokes(own[:, 0])[:, column]
-    bound = float(measured[unseen].min() if side > 0 else measured[unseen].max())
-    codes = model.encode(own)[:, model.run.latent.columns[follows["variable"]]].reshape(-1)
-    codes = codes if follows["correlation"] >= 0 else -codes
-    images, others = own[unseen][:_UNSEEN], own[~unseen][:_UNSEEN]
-    made, made_others = model.reconstruct(images), model.reconstruct(others)
-    features, usual = (strokes(each[:, 0])[:, column] for each in (made, made_others))
-    facts = {
-        "bound": bound,
-        "original": float(measured[unseen][:_UNSEEN].mean()),
-        "reconstructed": float(features.mean()),
-        # Among reconstructions, since blur makes strokes thicker.
-        "beyond": probability_above(side * features, side * usual),
-        "recognised": float((digits.classify(made) == label).mean()),
-        "distortion": _cross_entropy(images, made),
-        "distortion_of_others": _cross_entropy(others, made_others),
-        "ordered": probability_above(side * codes[unseen], side * codes[~unseen]),
-        "histograms": {
-            "held out": np.histogram(codes[unseen], EDGES)[0].tolist(),
-            "others": np.histogram(codes[~unseen], EDGES)[0].tolist(),
-        },
-    }
-    shown = np.linspace(0, len(images) - 1, SHOWN).round().astype(int)
-    return facts, [images[shown], made[shown]]
 
 
 def probability_above(higher: ArrayLike, lower: ArrayLike) -> float:

@@ -23,7 +23,7 @@ from unweave.papers.esmaeili2019.digits import (
     rank,
     setting_of,
 )
-from unweave.papers.esmaeili2019.table2 import above_zero, category_information, shared_information
+from unweave.papers.esmaeili2019.table2 import category_information, shared_information
 from unweave.studies.drawing import BLUE, DASHES, MUTED, ORANGE, Values, panels, shades
 from unweave.studies.images import draw_png
 from unweave.studies.intervals import range_interval
@@ -121,7 +121,7 @@ def identity_claims(groups: Groups) -> tuple[Claim, ...]:
     plain, structured, ours = (groups[name] for name in ("β-VAE", "β-SVAE", "HFVAE"))
     least = {name: groups[name].mean(kept_least) for name in ("β-SVAE", "HFVAE")}
     better = [group.difference(plain, kept_at_ends) for group in (structured, ours)]
-    higher = above_zero([ours.difference(structured, prior_information)])
+    higher = ours.difference(structured, prior_information)
     captures, distinct = ours.mean(prior_information), structured.mean(prior_information)
     ends = plain.mean(kept_at_ends)
     return (
@@ -130,9 +130,9 @@ def identity_claims(groups: Groups) -> tuple[Claim, ...]:
         texts.claim("able", all(mean.low > KEPT for mean in least.values()), contradicted=False,
                     needs=(structured, ours), bound=KEPT,
                     means="; ".join(f"{name} {mean:.2f}" for name, mean in least.items())),
-        texts.claim("better", **above_zero(better), needs=(plain, structured, ours),
+        texts.above("better", *better, needs=(plain, structured, ours),
                     means=_means(groups, ("β-SVAE", "HFVAE", "β-VAE"), kept_at_ends)),
-        texts.claim("captures", higher["holds"] and captures.low > MUCH, contradicted=False,
+        texts.claim("captures", higher.low > 0 and captures.low > MUCH, contradicted=False,
                     needs=(structured, ours), bound=MUCH,
                     means=_means(groups, ("HFVAE", "β-SVAE"), prior_information)),
         texts.claim("not_distinct", distinct.high < MUCH < captures.low, bound=MUCH,
@@ -153,7 +153,7 @@ def unseen_claims(groups: Groups) -> tuple[Claim, ...]:
     for name in HELD_OUT:
 
         def mean(group: Group, what: str, name: str = name) -> Measured:
-            return group.mean(lambda network: float(network.facts["unseen"][name][what]))
+            return group.mean(f"facts/unseen/{name}/{what}")
 
         beyond, right, order = (mean(pruned, what) for what in ("beyond", "recognised", "ordered"))
         claims += [
@@ -180,7 +180,7 @@ def category_claims(groups: Groups) -> tuple[Claim, ...]:
     texts, read = texts_of("fig11"), category_information
     fashion, digits, shapes = (groups[n] for n in ("Fashion-MNIST", "HFVAE", "2D Shapes"))
     named = {"Fashion-MNIST": fashion, "MNIST": digits, "2D Shapes": shapes}
-    middle = above_zero([fashion.difference(digits, read), digits.difference(shapes, read)])
+    middle = fashion.difference(digits, read), digits.difference(shapes, read)
     garments, sprites = fashion.mean(read), shapes.mean(read)
     return (
         texts.claim("fashion", garments.low > MUCH, contradicted=False, needs=(fashion,),
@@ -188,7 +188,7 @@ def category_claims(groups: Groups) -> tuple[Claim, ...]:
         texts.claim("shapes", sprites.high < MUCH < garments.low, bound=MUCH,
                     contradicted=sprites.low > 1 - NOTHING, needs=(shapes, fashion),
                     mean=f"{sprites:.2f}", fashion=f"{garments:.2f}"),
-        texts.claim("digits", **middle, needs=named.values(), means=_means(named, named, read)),
+        texts.above("digits", *middle, needs=named.values(), means=_means(named, named, read)),
     )  # fmt: skip
 
 

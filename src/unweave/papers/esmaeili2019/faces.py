@@ -1,7 +1,5 @@
 """Figure 8 of [Esmaeili2019]: factors in CelebA, by an HFVAE and a beta-VAE, and a stand-in."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import replace
 
@@ -12,11 +10,16 @@ from scipy import stats
 from unweave.evaluation.model import FittedModel
 from unweave.evaluation.monitor import Measure
 from unweave.metrics import Table
-from unweave.papers.stand_in import OLIVETTI, is_stand_in, stand_in_text
+from unweave.papers.stand_in import (
+    OLIVETTI,
+    describe_photographs,
+    first_pictured,
+    is_stand_in,
+    stand_in_text,
+)
 from unweave.presets import preset
-from unweave.studies.drawing import panels
-from unweave.studies.images import draw_png, traversals_png
-from unweave.studies.study import PICTURES, Network, Results, Study
+from unweave.studies.images import draw_pictures
+from unweave.studies.study import PICTURES, Results, Study
 from unweave.studies.texts import Texts
 from unweave.studies.workspace import Claim, Numbers, Reproduction, Result, Workspace
 from unweave.training.run import Run
@@ -26,7 +29,7 @@ ATTRIBUTES = {"Smiling": "smiling", "Eyeglasses": "glasses"}  # of CelebA
 SEEDS = 3
 SEPARATED = 0.75  # area under the ROC curve
 LATENTS = 10
-_ROWS, _COLUMNS = 10_000, 8
+_ROWS = 10_000
 _TEXTS = Texts(__package__, "fig8")
 
 
@@ -37,15 +40,8 @@ def setting_of(run: Run) -> str:
 
 def describe(model: FittedModel) -> Numbers:
     """Return what the figure shows of a trained network."""
-    size, table = model.dataset.size, model.table(_ROWS)
-    assert table.kl is not None
-    shown = np.arange(_COLUMNS) * (size // _COLUMNS)
-    sheet = traversals_png(model, table.kl, shown, 3 * size // _COLUMNS, LATENTS, levels=64)
-    return {
-        "kl": table.kl.tolist(),
-        "attributes": attributes(table),
-        PICTURES: {"traversals": sheet},
-    }
+    table = model.table(_ROWS)
+    return describe_photographs(model, table, LATENTS, attributes=attributes(table))
 
 
 def attributes(table: Table) -> dict[str, float]:
@@ -67,17 +63,13 @@ def separation(code: NDArray[np.floating], has: NDArray[np.bool_]) -> float:
     return float(max(area, 1 - area))
 
 
-def _pictured(results: Results) -> list[Network]:
-    return [n for n in results.networks if n.run.seed == 0 and PICTURES in n.facts]
-
-
 def _runs() -> list[Run]:
     first = [preset(f"esmaeili2019/celeba-{name}").run for name in METHODS]
     return [replace(run, seed=seed) for seed in range(SEEDS) for run in first]
 
 
 def _study(name: str, runs: Sequence[Run]) -> Study:
-    return Study("esmaeili2019", name, runs, describe, precision="fp32", pictured=_pictured,
+    return Study("esmaeili2019", name, runs, describe, precision="fp32", pictured=first_pictured,
                  measures=(Measure(every=runs[0].steps // 20, rows=2_048),))  # fmt: skip
 
 
@@ -89,20 +81,17 @@ STAND_IN = _study(
 
 def fig8(workspace: Workspace, results: Results) -> Result:
     """Figure 8: traversals of both methods."""
-    groups = results.groups(setting_of)
-    figure, axes = panels(1, len(METHODS), width=3.6, height=5.0)
-    there = {setting_of(network.run): network for network in _pictured(results)}
-    for axis, (kind, name) in zip(axes, METHODS.items(), strict=True):
-        axis.set_axis_off()
-        if network := there.get(kind):
-            draw_png(axis, network.facts[PICTURES]["traversals"])
-            axis.set_title(f"{name}, {sum(kl > 0.1 for kl in network.facts['kl'])} latents in use")
-    run = results.study.runs[0]
+    groups, run = results.groups(setting_of), results.study.runs[0]
+    pictures = {}
+    for network in first_pictured(results):
+        kind, used = setting_of(network.run), sum(kl > 0.1 for kl in network.facts["kl"])
+        title = f"{METHODS[kind]}, {used} latents in use"
+        pictures[list(METHODS).index(kind)] = network.facts[PICTURES]["traversals"], title
     counts = "; ".join(f"{name}: {len(groups[kind].networks)}" for kind, name in METHODS.items())
     return _TEXTS.result(
-        {"": figure}, [attributes_claim(results)], there=len(results.networks), counts=counts,
-        planned=len(results.study.runs), own=stand_in_text(results, "CelebA"), latents=LATENTS,
-        steps=run.steps, batch=run.batch_size, seeds=results.seeds,
+        {"": draw_pictures(1, len(METHODS), pictures, 3.6, 5.0, fontsize=9.5)},
+        [attributes_claim(results)], results=results, counts=counts, latents=LATENTS,
+        own=stand_in_text(results, "CelebA"), steps=run.steps, batch=run.batch_size,
     )  # fmt: skip
 
 

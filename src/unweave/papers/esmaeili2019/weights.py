@@ -70,7 +70,7 @@ def control(workspace: Workspace, results: Results) -> Result:
     texts = Texts(__package__, "digits", "weights")
     return texts.result(
         {"": figure}, (), own=texts("own"), batch=digits.SETTINGS["HFVAE"][0].batch_size,
-        steps=_STEPS, there=len(results.networks), planned=len(STUDY.runs),
+        steps=_STEPS, results=results,
     )  # fmt: skip
 
 

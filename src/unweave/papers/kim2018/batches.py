@@ -116,14 +116,12 @@ def _true_correlation(latent: Latent, q: Distribution, z: Tensor) -> Measured:
 
 def _histograms(draws: Mapping[float, Draws]) -> Figure:
     figure, axes = panels(2, len(draws), width=3.1, height=2.2)
-    rows = {name: np.concatenate([getattr(each, name) for each in draws.values()])
-            for name in ("joint", "marginals")}  # fmt: skip
-    joint, marginals = (np.linspace(row.min(), row.max(), 80).tolist() for row in rows.values())
+    marginals = np.histogram_bin_edges(np.concatenate([d.marginals for d in draws.values()]), 79)
     for column, (beta, each) in enumerate(draws.items()):
         top, bottom = axes[column], axes[column + len(draws)]
         for axis, values, bins, colour in (
-            (top, each.joint, joint, BLUE),
-            (bottom, each.marginals, marginals, ORANGE),
+            (top, each.joint, 79, BLUE),
+            (bottom, each.marginals, marginals.tolist(), ORANGE),
         ):
             axis.hist(values, bins=bins, color=colour, alpha=0.8)
             axis.axvline(float(values.mean()), color=INK, linewidth=0.9, linestyle=(0, (4, 3)))

@@ -32,11 +32,10 @@ from unweave.papers.kim2018.methods import (
 from unweave.papers.kim2018.shapes2d import START, STUDY as SHAPES2D
 from unweave.studies.drawing import BLUE, MUTED, draw_means, letter_panels, panels
 from unweave.studies.images import draw_pictures, encode_png
-from unweave.studies.intervals import bootstrap_interval
+from unweave.studies.intervals import mean_over_networks
 from unweave.studies.study import (
     PICTURES,
     Group,
-    Network,
     Results,
     Study,
     best_of_settings,
@@ -172,26 +171,20 @@ def _draw_traversals(group: Group) -> Figure:
 def code_claims(group: Group) -> list[Claim]:
     """Judge what the codes of the paper's best setting learn."""
     texts = texts_of("fig9")
-    votes = {name: group.values(partial(_votes, name)) for name in FACTORS}
-    ahead = [bootstrap_interval(votes["scale"] - votes[n]) for n in FACTORS if n != "scale"]
+    votes = {name: group.values(f"facts/factors/{name}") for name in FACTORS}
+    ahead = [mean_over_networks(votes["scale"] - votes[n]) for n in FACTORS if n != "scale"]
     place = group.values(lambda n: max(n.facts["category"][name] for name in PLACES))
-    shape = group.values(lambda n: float(n.facts["category"]["shape"]))
-    more = bootstrap_interval(place - shape)
-    blank = group.values(lambda n: float(n.facts["blank"]))
+    shape = group.values("facts/category/shape")
+    more = mean_over_networks(place - shape)
+    blank = group.values("facts/blank")
     shares = ", ".join(f"{name} {each.mean():.2f}" for name, each in votes.items())
     return [
-        texts.claim("scale", min(each.low for each in ahead) > 0,
-                    contradicted=min(each.high for each in ahead) < 0, needs=(group,),
-                    votes=shares),
-        texts.claim("category", more.low > 0, contradicted=more.high < 0, needs=(group,),
-                    place=bootstrap_interval(place), shape=bootstrap_interval(shape)),
+        texts.above("scale", *ahead, needs=(group,), votes=shares),
+        texts.above("category", more, needs=(group,), place=mean_over_networks(place),
+                    shape=mean_over_networks(shape)),
         texts.claim("blank", bool((blank > 0).any()), needs=(group,),
                     some=int((blank > 0).sum()), count=len(blank), share=blank.mean()),
     ]  # fmt: skip
-
-
-def _votes(factor: str, network: Network) -> float:
-    return float(network.facts["factors"][factor])
 
 
 def fig33(workspace: Workspace, results: Results) -> Result:

@@ -19,7 +19,7 @@ from unweave.papers.kim2018.methods import draw_lines, draw_losses
 from unweave.presets import preset
 from unweave.studies.drawing import panels
 from unweave.studies.images import draw_pictures, encode_png
-from unweave.studies.study import PICTURES, Group, Network, Results, Study
+from unweave.studies.study import PICTURES, Group, Results, Study
 from unweave.studies.texts import Texts
 from unweave.studies.workspace import Claim, Numbers, Result, Workspace
 from unweave.training.run import Run
@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 ACCURACY = "terms/critic_accuracy"
+CONTINUOUS, CATEGORIES, NOISE = "facts/continuous", "facts/categories", "facts/noise"
 SETTINGS: dict[str, list[Run]] = {
     "InfoGAN": preset("kim2018/mnist-info-gan").runs(),
     "InfoWGAN-GP": preset("kim2018/mnist-info-wgan-gp").runs(),
@@ -118,24 +119,12 @@ STUDY = Study(
 texts_of = partial(Texts, __package__, "mnist")  # of a figure of this study
 
 
-def _fact(name: str, network: Network) -> float:
-    return float(network.facts[name])
-
-
-CONTINUOUS, CATEGORIES, NOISE = (
-    partial(_fact, name) for name in ("continuous", "categories", "noise")
-)
-
-
 def _result(
     figure: str, results: Results, drawings: dict[str, Figure], claims: Sequence[Claim]
 ) -> Result:
     groups = results.groups(setting_of)
     counts = "; ".join(f"{name}: {len(group.networks)}" for name, group in groups.items())
-    return texts_of(figure).result(
-        drawings, claims, there=len(results.networks), planned=len(results.study.runs),
-        counts=counts, seeds=results.seeds,
-    )  # fmt: skip
+    return texts_of(figure).result(drawings, claims, results=results, counts=counts)
 
 
 def fig24(workspace: Workspace, results: Results) -> Result:

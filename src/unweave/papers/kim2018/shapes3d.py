@@ -7,6 +7,7 @@ import numpy as np
 
 from unweave.papers.kim2018.methods import (
     DISTORTION,
+    LIKELIHOOD,
     LIKELIHOODS,
     MEASURES,
     METHODS,
@@ -23,8 +24,8 @@ from unweave.papers.kim2018.methods import (
     setting_of,
 )
 from unweave.studies.drawing import panels
-from unweave.studies.intervals import bootstrap_interval
-from unweave.studies.study import Group, Network, Results, Study, best_of_settings
+from unweave.studies.intervals import mean_over_networks
+from unweave.studies.study import Group, Results, Study, best_of_settings
 from unweave.studies.texts import Texts
 from unweave.studies.workspace import Claim, Result, Workspace
 
@@ -77,16 +78,15 @@ def trade_off_claims(results: Results) -> list[Claim]:
     more = groups[FACTOR].difference(groups[BETA], DISTORTION)
     settings = {kind: _named(group) for kind, group in best.items()}
     return [
-        texts.claim("better_than_vae", better.low > 0, contradicted=better.high < 0,
-                    needs=(ours, vae), best=settings["factor-vae"], difference=better),
+        texts.above("better_than_vae", better, needs=(ours, vae), best=settings["factor-vae"],
+                    difference=better),
         texts.claim("reconstruction", False, contradicted=False, needs=(ours, vae),
                     best=settings["factor-vae"], difference=error),
         texts.claim("similar", similar.low > -SIMILAR and similar.high < SIMILAR,
                     contradicted=False, needs=(ours, theirs), bound=SIMILAR, difference=similar,
                     best=f"{settings['factor-vae']} and {settings['beta-vae']}"),
-        texts.claim("lower_error", more.high < 0, contradicted=more.low > 0,
-                    needs=(groups[FACTOR], groups[BETA]), ours=groups[FACTOR].mean(DISTORTION),
-                    theirs=groups[BETA].mean(DISTORTION), difference=more),
+        texts.below("lower_error", more, needs=(groups[FACTOR], groups[BETA]), difference=more,
+                    ours=groups[FACTOR].mean(DISTORTION), theirs=groups[BETA].mean(DISTORTION)),
     ]  # fmt: skip
 
 
@@ -117,7 +117,7 @@ def _factors_claim(best: Mapping[str, Group]) -> Claim:
     for kind, group in best.items():
         votes = [network.facts["factors"] for network in group.networks]
         differences.append(
-            bootstrap_interval(np.array([_hard_less_easy(n) for n in votes] or [np.nan]))
+            mean_over_networks(np.array([_hard_less_easy(n) for n in votes] or [np.nan]))
         )
         means = {name: np.mean([each[name] for each in votes]) for name in (votes or [{}])[0]}
         shares = ", ".join(f"{name.replace('_', ' ')} {value:.2f}" for name, value in means.items())
@@ -140,17 +140,12 @@ def fig21(workspace: Workspace, results: Results) -> Result:
     """Figures 21 and 22: samples of the best networks, and their log-likelihoods."""
     groups, texts = results.groups(setting_of), texts_of("fig21")
     vae, factor, beta = groups[VAE], groups["factor-vae", 6.0], groups["beta-vae", 32.0]
-    steps = [vae.difference(factor, _likelihood), factor.difference(beta, _likelihood)]
-    claim = texts.claim(
-        "order", all(step.low > 0 for step in steps),
-        contradicted=any(step.high < 0 for step in steps), needs=(vae, factor, beta),
-        vae=vae.mean(_likelihood), factor=factor.mean(_likelihood), beta=beta.mean(_likelihood),
+    steps = [vae.difference(factor, LIKELIHOOD), factor.difference(beta, LIKELIHOOD)]
+    claim = texts.above(
+        "order", *steps, needs=(vae, factor, beta), vae=vae.mean(LIKELIHOOD),
+        factor=factor.mean(LIKELIHOOD), beta=beta.mean(LIKELIHOOD),
     )  # fmt: skip
     return result_of(
         texts, results, draw_samples(results, KINDS), [claim], likelihoods=LIKELIHOODS,
         particles=PARTICLES,
     )  # fmt: skip
-
-
-def _likelihood(network: Network) -> float:
-    return float(network.facts["log_likelihood"])

@@ -9,12 +9,9 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-import numpy as np
-
 from unweave.evaluation.model import FittedModel
 from unweave.evaluation.monitor import Measure
 from unweave.papers.kim2018.methods import (
-    COLUMNS,
     DISTORTION,
     LATENTS,
     METHODS,
@@ -26,10 +23,16 @@ from unweave.papers.kim2018.methods import (
     result_of,
     setting_of,
 )
-from unweave.papers.stand_in import OLIVETTI, is_stand_in, stand_in_text
+from unweave.papers.stand_in import (
+    OLIVETTI,
+    describe_photographs,
+    first_pictured,
+    is_stand_in,
+    stand_in_text,
+)
 from unweave.presets import preset
 from unweave.studies.drawing import letter_panels, panels
-from unweave.studies.images import draw_png, traversals_png
+from unweave.studies.images import draw_pictures
 from unweave.studies.study import PICTURES, Group, Network, Results, Study
 from unweave.studies.texts import Texts
 from unweave.studies.workspace import Claim, Numbers, Result, Workspace
@@ -45,17 +48,11 @@ _TEXTS = Texts(__package__, "unlabelled")
 
 def describe(model: FittedModel) -> Numbers:
     """Return what figures show of a trained network, beside its curves."""
-    size = model.dataset.size
-    kl = model.table(ROWS).kl
-    assert kl is not None
-    shown = np.arange(COLUMNS) * (size // COLUMNS)
-    sheet = traversals_png(model, kl, shown, 3 * size // COLUMNS, LATENTS, levels=64)
-    return {"kl": kl.tolist(), PICTURES: {"traversals": sheet}}
+    return describe_photographs(model, model.table(ROWS), LATENTS)
 
 
 def _pictured(results: Results) -> list[Network]:
-    shown = [network for network in results.networks if setting_of(network.run) in SHOWN.items()]
-    return [network for network in shown if network.run.seed == 0 and PICTURES in network.facts]
+    return [n for n in first_pictured(results) if setting_of(n.run) in SHOWN.items()]
 
 
 def _study(name: str, runs: Sequence[Run], every: int) -> Study:
@@ -75,27 +72,7 @@ STAND_IN = _study(
 )
 
 
-def fig12(workspace: Workspace, results: Results) -> Result:
-    """Figures 12 and 14: 3D Faces."""
-    return _result("3D Faces", results)
-
-
-def fig13(workspace: Workspace, results: Results) -> Result:
-    """Figures 13 and 38: 3D Chairs."""
-    return _result("3D Chairs", results)
-
-
-def fig15(workspace: Workspace, results: Results) -> Result:
-    """Figures 15 and 39: CelebA."""
-    return _result("CelebA", results)
-
-
-def olivetti(workspace: Workspace, results: Results) -> Result:
-    """The stand-in for all of them."""
-    return _result("3D Faces, 3D Chairs and CelebA", results)
-
-
-def _result(title: str, results: Results) -> Result:
+def figure_of(title: str, workspace: Workspace, results: Results) -> Result:
     """Draw errors during training, and traversals, on the images of a title or a stand-in."""
     drawings = {"": _draw_errors(results), "traversals": _draw_traversals(results)}
     return result_of(
@@ -115,14 +92,11 @@ def _draw_errors(results: Results) -> Figure:
 
 
 def _draw_traversals(results: Results) -> Figure:
-    drawing, axes = panels(1, len(SHOWN), width=3.6, height=4.6)
-    there = {setting_of(network.run): network for network in _pictured(results)}
-    for axis, setting in zip(axes, SHOWN.items(), strict=True):
-        axis.set_axis_off()
-        if network := there.get(setting):
-            draw_png(axis, network.facts[PICTURES]["traversals"])
-            axis.set_title(label(setting))
-    return drawing
+    pictures = {}
+    for network in _pictured(results):
+        kind, _ = setting = setting_of(network.run)
+        pictures[list(SHOWN).index(kind)] = network.facts[PICTURES]["traversals"], label(setting)
+    return draw_pictures(1, len(SHOWN), pictures, 3.6, 4.6, fontsize=9.5)
 
 
 def claims_of(results: Results) -> list[Claim]:
@@ -132,8 +106,8 @@ def claims_of(results: Results) -> list[Claim]:
     theirs = [g for (kind, weight), g in groups.items() if kind == "beta-vae" and weight > 1]
     less = _together(ours).difference(_together(theirs), DISTORTION)
     return [
-        _TEXTS.claim("smaller_error", less.high < 0, contradicted=less.low > 0,
-                     needs=(*ours, *theirs), ours=_together(ours).mean(DISTORTION),
+        _TEXTS.below("smaller_error", less, needs=(*ours, *theirs),
+                     ours=_together(ours).mean(DISTORTION),
                      theirs=_together(theirs).mean(DISTORTION), difference=less,
                      prefix="(ours) On a stand-in: " if is_stand_in(results) else ""),
         _TEXTS.claim("sensible", needs=(*ours, *theirs)),

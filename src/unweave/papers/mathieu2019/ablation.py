@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from unweave.data import Pinwheel
 from unweave.latents import GaussianMixture
 from unweave.studies.drawing import Values
-from unweave.studies.intervals import bootstrap_interval
+from unweave.studies.intervals import mean_over_networks, median_over_networks
 from unweave.studies.study import Network
 from unweave.studies.texts import Texts
 from unweave.studies.workspace import Claim, Measured
@@ -43,7 +43,7 @@ class Step(NamedTuple):
     @classmethod
     def of(cls, changes: Values) -> Step:
         """Summarise the changes of all seeds, (S,)."""
-        mean, median = (bootstrap_interval(changes, each) for each in (np.mean, np.median))
+        mean, median = mean_over_networks(changes), median_over_networks(changes)
         return cls(mean, median, int((changes > 0).sum()), len(changes))
 
     @property
@@ -84,7 +84,7 @@ class Row:
 
     def at(self, name: str, weight: float) -> Measured:
         """Return the mean of a measure over seeds at a weight, with its interval."""
-        return bootstrap_interval(self.measures[name][self.weights.index(weight)])
+        return mean_over_networks(self.measures[name][self.weights.index(weight)])
 
     def steps(self, name: str, among: Sequence[float]) -> list[Step]:
         """Return the changes of a measure between neighbouring weights, in the seeds of both."""
@@ -149,7 +149,7 @@ def top_right_claim(top: Row, rate: str, where: str, data: Pinwheel) -> Claim:
     step, whole = Step.of(kl[1] - kl[0]), ~out.any(0)
     kept = (
         f"; in the {whole.sum()} networks that use all components at both weights the mean change "
-        f"is {bootstrap_interval((kl[1] - kl[0])[whole])}"
+        f"is {mean_over_networks((kl[1] - kl[0])[whole])}"
     ) if whole.any() else ""  # fmt: skip
     return _TEXTS.claim(
         "top_right", step.mean.low > 0 and step.median.low > 0, contradicted=False, rate=rate,
@@ -188,7 +188,7 @@ def limit_claims(top: Row, longer: Row, bottom: Row, where: str, data: Pinwheel)
     further = bottom.steps("inclusive", bottom.beyond)
     medians = [np.median(kl) for kl in bottom.measures["inclusive"][bottom.inside - 1 :]]
     informations = "; ".join(
-        f"β = {weight:g}: mean {bootstrap_interval(kept)}, median {np.median(kept):.2g}, largest "
+        f"β = {weight:g}: mean {mean_over_networks(kept)}, median {np.median(kept):.2g}, largest "
         f"{kept.max():.2g} nats, {(kept > _NEAR).sum()} of {len(kept)} networks above {_NEAR}"
         for weight, kept in zip(longer.weights, informed, strict=True)
     )

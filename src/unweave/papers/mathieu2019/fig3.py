@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
@@ -20,7 +20,7 @@ from unweave.evaluation.model import FittedModel
 from unweave.latents import DiagonalGaussian, GaussianMixture
 from unweave.metrics import (
     cluster_occupancy,
-    exact_mutual_information,
+    mutual_information,
     overlapping_neighbours,
     prior_match,
 )
@@ -134,20 +134,6 @@ def _setting() -> dict[str, Any]:
     }
 
 
-def _run(
-    name: str, weight: float, seed: int, data: Pinwheel, prior: GaussianMixture, steps: int
-) -> Run:
-    objective = BetaVAE(beta=weight) if name == "beta" else AlphaBetaVAE(alpha=weight, beta=0.0)
-    return dataclasses.replace(
-        pinwheel(objective),
-        data=data,
-        latent=prior,
-        batch_size=data.clusters * data.points_per_cluster,
-        steps=steps,
-        seed=seed,
-    )
-
-
 def _parts() -> dict[str, Part]:
     """Return the networks of both figures: their rows with more weights, and three more rows.
 
@@ -173,23 +159,24 @@ class Part:
     inside: int  # how many of them are the paper's
     data: Pinwheel | None = None  # by default DATA, with more seeds
     prior: GaussianMixture = PRIOR
-    steps: int = 0
+    steps: int = 0  # by default STEPS
 
     @property
     def runs(self) -> list[list[Run]]:
         """The runs of every weight."""
-        steps = self.steps or STEPS
-        return [
-            [
-                _run(self.name, weight, seed, self.data or DATA, self.prior, steps)
-                for seed in self._seeds(weight)
-            ]
-            for weight in self.weights
-        ]
+        return [self._runs(weight) for weight in self.weights]
 
-    def _seeds(self, weight: float) -> Sequence[int]:
+    def _runs(self, weight: float) -> list[Run]:
         few = self.data is not None or (self.name == "alpha" and weight < ALPHAS[-1])
-        return FEW if few else MANY
+        data, beta = self.data or DATA, self.name == "beta"
+        run = dataclasses.replace(
+            pinwheel(BetaVAE(beta=weight) if beta else AlphaBetaVAE(alpha=weight, beta=0.0)),
+            data=data,
+            latent=self.prior,
+            batch_size=data.clusters * data.points_per_cluster,
+            steps=self.steps or STEPS,
+        )
+        return [dataclasses.replace(run, seed=seed) for seed in (FEW if few else MANY)]
 
     def row(self, found: dict[str, Network]) -> Row:
         """Return the row of these networks, from all networks by their keys."""
@@ -244,7 +231,7 @@ def _describe(model: FittedModel) -> Numbers:
     return {
         "neighbours": overlapping_neighbours(codes, scales).value,
         "variance": float(np.square(scales).mean()),
-        "information": exact_mutual_information(codes, scales, samples=SAMPLES).value,
+        "information": mutual_information(codes, scales, samples=SAMPLES).value,
         "inclusive": match["inclusive_kl/exact"].value,
         "exclusive": match["exclusive_kl/exact"].value,
         "modes": math.exp(modes.value),

@@ -40,7 +40,7 @@ from unweave.studies.drawing import (
     panels,
     square_panel,
 )
-from unweave.studies.intervals import bootstrap_interval, two_sigma_interval
+from unweave.studies.intervals import mean_over_networks, two_sigma_interval
 from unweave.studies.study import Results, Study
 from unweave.studies.texts import Texts
 from unweave.studies.workspace import Claim, Measured, Numbers, Result, Workspace
@@ -173,7 +173,7 @@ def claims_of(
     limit: dict[float, float],
 ) -> tuple[Claim, ...]:
     """Judge what section 6.1 states about priors, and what follows for trained models."""
-    means = {name: bootstrap_interval(_changes(each)) for name, each in changes.items()}
+    means = {name: mean_over_networks(_changes(each)) for name, each in changes.items()}
     students = list(priors)[: len(FREEDOMS)]
     isotropic, long, *_ = list(priors)[len(FREEDOMS) :]
     others = (long, *students)

@@ -38,7 +38,7 @@ from unweave.studies.drawing import (
     shades,
 )
 from unweave.studies.images import draw_pictures, traversals_png
-from unweave.studies.intervals import RESAMPLES, bootstrap_difference, percentile_interval
+from unweave.studies.intervals import RESAMPLES, difference_of_means, resampled_interval
 from unweave.studies.study import PICTURES, Group, Network, Reader, Results, Study, best_of_settings
 from unweave.studies.texts import Texts
 from unweave.studies.workspace import Claim, Measured, Numbers, Result, Workspace
@@ -167,32 +167,40 @@ def fig2(workspace: Workspace, results: Results) -> Result:
         own = {value: group for (name, value), group in groups.items() if name == prior}
         each = ", ".join(f"{symbol} = {v:g}: {len(group.networks)}" for v, group in own.items())
         counts += [f"{_NAMES[prior]} {each}"] if own else []
-    failed = sum(network.failure is not None for network in results.networks)
     return _TEXTS.result(
         {"": _draw(groups, results), "traversals": _draw_traversals(groups)}, claims_of(results),
-        there=len(results.networks), planned=len(results.study.runs),
-        failed=f", {failed} of which failed" if failed else "",
-        counts="; ".join(counts) or "none yet", seeds=results.seeds, latents=LATENTS,
+        results=results, counts="; ".join(counts) or "none yet", latents=LATENTS,
+        differences=_at_each_beta(groups),
     )  # fmt: skip
+
+
+def _at_each_beta(groups: Groups) -> str:
+    """List by how much anisotropic priors score above the isotropic one, beta by beta."""
+    isotropic = _complete(groups, "isotropic")
+    return "; ".join(
+        f"{_NAMES[prior]}, β = {beta:g}: {name} {group.difference(isotropic[beta], score):.2f}"
+        for prior in GAUSSIANS[1:]
+        for beta, group in _complete(groups, prior).items() if beta in isotropic
+        for name, score in SCORES.items()
+    ) or "none yet"  # fmt: skip
 
 
 def claims_of(results: Results) -> tuple[Claim, ...]:
     """Judge what the paper says about figure 2."""
     groups = results.groups(setting_of)
-    share = {prior: _share(groups, prior) for prior in _NAMES}
     anisotropic = "non-isotropic Gaussian priors get better disentanglement scores for a given "
     heavy, middle, light = (groups.get(s, Group((), 1)) for s in (_HEAVY, _MIDDLE, _LIGHT))
     more = middle.difference(light, DISTORTION)
     return (
-        _no_gain(groups, share["isotropic"]),
+        _no_gain(groups),
         *(_better(groups, prior, "isotropic",
                   f"{anisotropic}reconstruction loss ({_NAMES[prior]})")
           for prior in ("pca", "learned")),
         _better(groups, "learned", "pca",
                 "improvement is achieved when the prior variance is learnt"),
         _above(
-            "heavier_tails", [middle, light],
-            {name: _slope(groups, score) for name, score in SCORES.items()}, share=share[STUDENT],
+            "heavier_tails", [_all(groups, STUDENT)],
+            {name: _slope(groups, score) for name, score in SCORES.items()},
         ),
         _TEXTS.claim("penalty", more.high < _MINOR * light.values(DISTORTION).mean(),
                      contradicted=False, needs=(middle, light), minor=_MINOR, more=more,
@@ -210,38 +218,29 @@ def _complete(groups: Groups, prior: str) -> dict[float, Group]:
     }  # fmt: skip
 
 
-def _share(groups: Groups, *priors: str) -> str:
-    """Say how many networks a judgement rests on, if some of them are missing."""
-    own = [group for (prior, _), group in groups.items() if prior in priors]
-    done, total = sum(group.done for group in own), sum(group.total for group in own)
-    return f" ({done} of {total} networks trained)" if done < total else ""
+def _all(groups: Groups, *priors: str) -> Group:
+    """Return all networks of some priors."""
+    return Group.joined(group for (prior, _), group in groups.items() if prior in priors)
 
 
-def _first(groups: Groups, *priors: str) -> list[Group]:
-    """Return the groups that a claim about priors needs at least."""
-    return [
-        groups.get((prior, float(beta)), Group((), 1)) for prior in priors for beta in FIRST_BETAS
-    ]
-
-
-def _no_gain(groups: Groups, share: str) -> Claim:
-    needs, complete = _first(groups, "isotropic"), _complete(groups, "isotropic")
-    if not all(group.complete for group in needs):
-        return _TEXTS.claim("no_gain", needs=needs, gains="", share="")
+def _no_gain(groups: Groups) -> Claim:
+    everyone, complete = _all(groups, "isotropic"), _complete(groups, "isotropic")
+    if 1.0 not in complete or len(complete) < 2:
+        return _TEXTS.claim("no_gain", needs=(Group((), everyone.total),), gains="")
     level = 1 - 0.05 / (len(complete) - 1)
     got, gains = [], []
     for name, score in SCORES.items():
         base = complete[1.0].values(score)
         more = {
-            beta: bootstrap_difference(group.values(score), base, level)
+            beta: difference_of_means(group.values(score), base, level)
             for beta, group in complete.items()
             if beta > 1
         }
         best = max(more, key=lambda beta: more[beta].low)
         gains.append(more[best].low > 0)
         got.append(f"{name}, β = {best:g} less β = 1: {more[best]}")
-    return _TEXTS.claim("no_gain", not any(gains), contradicted=all(gains), gains="; ".join(got),
-                        share=share)  # fmt: skip
+    return _TEXTS.claim("no_gain", not any(gains), contradicted=all(gains), needs=(everyone,),
+                        gains="; ".join(got))  # fmt: skip
 
 
 def _better(groups: Groups, ours: str, theirs: str, text: str) -> Claim:
@@ -255,9 +254,8 @@ def _better(groups: Groups, ours: str, theirs: str, text: str) -> Claim:
         else Measured(*[np.nan] * 3)
         for name, score in SCORES.items()
     }
-    return _above("better", _first(groups, ours, theirs), differences, text=text,
-                  ours=_NAMES[ours], theirs=_NAMES[theirs],
-                  share=_share(groups, ours, theirs))  # fmt: skip
+    return _above("better", [_all(groups, ours, theirs)], differences, text=text,
+                  ours=_NAMES[ours], theirs=_NAMES[theirs])  # fmt: skip
 
 
 def _above(
@@ -302,7 +300,8 @@ def at_equal_reconstruction(
 
     one, two = resample(ours), resample(theirs)
     gaps = np.array([_gap(one[:, draw], two[:, draw]) for draw in range(1 + RESAMPLES)])
-    return percentile_interval(gaps[0], gaps[1:])
+    count = min(len(group.networks) for group in (*ours.values(), *theirs.values()))
+    return resampled_interval(gaps[0], gaps[1:], count)
 
 
 def _gap(one: Values, two: Values) -> float:
@@ -325,7 +324,8 @@ def _slope(groups: Groups, score: Reader) -> Measured:
     x = -np.log2(np.repeat(list(complete), [len(each) for each in values]))
     samples = np.concatenate([rng.choice(each, (RESAMPLES, len(each))) for each in values], 1)
     weights = (x - x.mean()) / np.square(x - x.mean()).sum()
-    return percentile_interval(float(np.concatenate(values) @ weights), samples @ weights)
+    slope, count = float(np.concatenate(values) @ weights), min(map(len, values))
+    return resampled_interval(slope, samples @ weights, count)
 
 
 def _differences(ours: Group, theirs: Group) -> dict[str, Measured]:
@@ -334,30 +334,33 @@ def _differences(ours: Group, theirs: Group) -> dict[str, Measured]:
 
 
 def _draw(groups: Groups, results: Results) -> Figure:
-    figure, axes = panels(2, 2, width=3.7, height=2.9)
-    for column, score in enumerate(SCORES.values()):
-        top, bottom = axes[column], axes[2 + column]
-        for prior in GAUSSIANS:
-            _draw_curve(top, groups, prior, score)
-        _draw_points(bottom, groups, score)
-        for axis in (top, bottom):
+    """Draw a row of panels for each kind of prior that has networks."""
+    kinds = {"Gaussian": GAUSSIANS, "Student-t": (STUDENT,)}
+    there = {
+        kind: sum(len(g.networks) for (prior, _), g in groups.items() if prior in priors)
+        for kind, priors in kinds.items()
+    }
+    drawn = [kind for kind in kinds if there[kind]]
+    figure, axes = panels(max(1, len(drawn)), 2, width=3.7, height=3.0)
+    for kind, left, right in zip(drawn, axes[::2], axes[1::2], strict=False):
+        for axis, score in zip((left, right), SCORES.values(), strict=True):
+            if kind == "Gaussian":
+                for prior in GAUSSIANS:
+                    _draw_curve(axis, groups, prior, score)
+            else:
+                _draw_points(axis, groups, score)
             axis.set_xlabel("reconstruction loss (nats)")
-            axis.set_ylabel("disentanglement score" if column == 0 else "")
-    for (left, right), priors in ((axes[:2], GAUSSIANS), (axes[2:], (STUDENT,))):
+        left.set_ylabel("disentanglement score")
         right.sharey(left)
         left.autoscale()
-        there = sum(len(g.networks) for (prior, _), g in groups.items() if prior in priors)
-        whole = sum(setting_of(run)[0] in priors for run in results.study.runs)
-        if there < whole:
-            left.text(0.02, 0.02, f"{there} of {whole} networks", color=MUTED, fontsize=8,
+        whole = sum(setting_of(run)[0] in kinds[kind] for run in results.study.runs)
+        if there[kind] < whole:
+            left.text(0.02, 0.02, f"{there[kind]} of {whole} networks", color=MUTED, fontsize=8,
                       transform=left.transAxes)  # fmt: skip
-        if not there:
-            left.set(xticks=[], yticks=[])
-            right.set(xticks=[], yticks=[])
-    if axes[0].get_legend_handles_labels()[0]:
-        axes[0].legend(loc="lower right", title="Gaussian prior", title_fontsize=8)
-    letter_panels(axes, [f"{kind}, score {name}" for kind in ("Gaussian", "Student-t")
-                         for name in SCORES])  # fmt: skip
+        handles, labels = left.get_legend_handles_labels()
+        if handles:
+            figure.legend(handles, labels, loc="outside upper right", ncols=len(handles))
+    letter_panels(axes, [f"{kind}, score {name}" for kind in drawn for name in SCORES])
     return figure
 
 
@@ -377,15 +380,18 @@ def _draw_curve(axis: Axes, groups: Groups, prior: str, score: Reader) -> None:
     axis.plot(losses, [m.value for m in scores], color=colour, linestyle=dashes, marker=marker,
               markersize=5, label=_NAMES[prior])  # fmt: skip
     for beta, loss, mean in zip(own, losses, scores, strict=True):
-        _label(axis, f"{beta:g}", loss, mean.value, colour)
+        first = next(name for name in GAUSSIANS if (name, beta) in groups)
+        if prior == first:  # the losses of the others are nearly the same
+            _label(axis, f"β = {beta:g}", loss, mean.value, below=True)
 
 
-def _label(axis: Axes, text: str, x: float, y: float, colour: str) -> None:
+def _label(axis: Axes, text: str, x: float, y: float, below: bool = False) -> None:
     """Label a point; a white edge keeps the label legible on bands and lines."""
     from matplotlib.patheffects import withStroke
 
-    axis.annotate(text, (x, y), (4, 4), textcoords="offset points", fontsize=7.5, color=colour,
-                  path_effects=[withStroke(linewidth=2, foreground="white")])  # fmt: skip
+    edge = withStroke(linewidth=2, foreground="white")
+    axis.annotate(text, (x, y), (4, -12 if below else 4), textcoords="offset points", fontsize=7.5,
+                  color=INK, path_effects=[edge])  # fmt: skip
 
 
 def _draw_points(axis: Axes, groups: Groups, score: Reader) -> None:
@@ -402,17 +408,20 @@ def _draw_points(axis: Axes, groups: Groups, score: Reader) -> None:
         axis.plot([loss.low, loss.high], [mean.value] * 2, color=colour, linewidth=1)
         axis.plot([loss.value] * 2, [mean.low, mean.high], color=colour, linewidth=1)
         axis.plot(loss.value, mean.value, "o", color=colour, markersize=6)
-        _label(axis, label, loss.value, mean.value, INK)
+        _label(axis, label, loss.value, mean.value)
 
 
 def _draw_traversals(groups: Groups) -> Figure:
+    ranked = {
+        setting: groups[setting].best_and_median(released_score)
+        for setting in SHOWN if setting in groups
+    }  # fmt: skip
     pictures = {}
-    for column, (prior, value) in enumerate(SHOWN):
-        group = groups.get((prior, value), Group((), 0))
-        for row, (which, network) in enumerate(group.best_and_median(released_score).items()):
+    for column, ((prior, value), networks) in enumerate(ranked.items()):
+        for row, (which, network) in enumerate(networks.items()):
             symbol = "ν" if prior == STUDENT else "β"
             title = f"{_NAMES[prior]}, {symbol} = {value:g}\n{which}, score "
-            pictures[row * len(SHOWN) + column] = (
+            pictures[row * len(ranked) + column] = (
                 network.facts[PICTURES]["traversals"], title + f"{released_score(network):.2f}",
             )  # fmt: skip
-    return draw_pictures(2, len(SHOWN), pictures, 1.9, 2.1, fontsize=7.5)
+    return draw_pictures(2, max(1, len(ranked)), pictures, 1.9, 2.1, fontsize=7.5)

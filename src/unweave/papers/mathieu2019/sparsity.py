@@ -21,7 +21,7 @@ from unweave.papers.stand_in import is_stand_in, stand_in_text
 from unweave.presets import preset
 from unweave.studies.drawing import BLUE, MUTED, ORANGE, draw_means, letter_panels, panels
 from unweave.studies.images import draw_pictures, traversals_png
-from unweave.studies.intervals import bootstrap_interval
+from unweave.studies.intervals import mean_over_networks
 from unweave.studies.study import PICTURES, Group, Network, Results, Study
 from unweave.studies.texts import Texts
 from unweave.studies.workspace import Claim, Numbers, Result, Workspace
@@ -138,13 +138,10 @@ def fig4_celeba(workspace: Workspace, results: Results) -> Result:
 def _result(
     texts: Texts, results: Results, drawings: dict[str, Figure], claims: Sequence[Claim]
 ) -> Result:
-    failed = sum(network.failure is not None for network in results.networks)
     return texts.result(
         {"": _draw(results), **drawings, "traversals": _draw_traversals(_medians(results))},
-        claims, there=len(results.networks), planned=len(results.study.runs),
-        failed=f", {failed} of which failed" if failed else "",
-        own=stand_in_text(results, "CelebA"), latents=LATENTS, active=_active(results),
-        seeds=results.seeds,
+        claims, results=results, own=stand_in_text(results, "CelebA"), latents=LATENTS,
+        active=_active(results),
     )  # fmt: skip
 
 
@@ -161,7 +158,11 @@ def claims_of(
     results: Results, texts: Texts = _TEXTS, other_data: bool = True
 ) -> tuple[Claim, ...]:
     """Judge what the paper says about figure 4; other data can contradict claims of ours alone."""
-    most, (plain, spiked) = _ALPHAS[-1], gammas_of(results.study)
+    groups, most, (plain, spiked) = (
+        results.groups(setting_of),
+        _ALPHAS[-1],
+        gammas_of(results.study),
+    )
     positive = [alpha for alpha in _ALPHAS if alpha > 0]
     sparse = [((spiked, alpha), (plain, alpha)) for alpha in positive]
     regularised = [((spiked, alpha), (spiked, 0.0)) for alpha in positive]
@@ -171,7 +172,25 @@ def claims_of(
     def above(
         name: str, curve: str, pairs: Pairs, ours: bool = False, small: bool = False
     ) -> Claim:
-        return _above(texts, results, name, curve, pairs, ours or not other_data, small)
+        """Judge that the difference between settings, averaged over pairs of them, is above 0.
+
+        A difference that the paper calls small is undecided if it is above 0: there is no bound.
+        """
+        needs = {s: groups.get(s, Group((), 1)) for pair in pairs for s in pair}
+        values = {
+            setting: {network.run.seed: network.last(curve) for network in group.networks}
+            for setting, group in needs.items()
+        }
+        seeds = sorted(set.intersection(*(set(each) for each in values.values())))
+        gaps = [[values[one][seed] - values[two][seed] for one, two in pairs] for seed in seeds]
+        gap = mean_over_networks(np.mean(gaps, 1) if seeds else np.array([np.nan]))
+        reason = _OTHER_DATA if gap.high < 0 else "The interval allows both answers."
+        if small and gap.low > 0:
+            reason = "There is a loss. The paper does not say how much is “small”."
+        return texts.claim(
+            name, gap.low > 0 and not small, needs=needs.values(), difference=gap, reason=reason,
+            contradicted=(ours or not other_data) and gap.high < 0, most=most, gamma=spiked,
+        )  # fmt: skip
 
     return (
         above("sparse_prior", NORMALISED, sparse),
@@ -179,42 +198,10 @@ def claims_of(
         above("undivided", PLAIN, regularised, ours=True),
         above("sparse_loss", DISTORTION, sparse, small=True),
         above("alpha_loss", DISTORTION, larger, small=True),
-        texts.claim("beta", needs=results.groups(setting_of).values()),
+        texts.claim("beta", needs=groups.values()),
         above("divergence", DIVERGENCE, sparse),
         above("lowers", DIVERGENCE, smaller),
     )
-
-
-def _above(
-    texts: Texts,
-    results: Results,
-    name: str,
-    curve: str,
-    pairs: Pairs,
-    contradictable: bool,
-    small: bool,
-) -> Claim:
-    """Judge that the difference between settings, averaged over pairs of them, is above 0.
-
-    A difference that the paper calls small is undecided if it is above 0: there is no bound.
-    """
-    groups = results.groups(setting_of)
-    needs = {s: groups.get(s, Group((), 1)) for pair in pairs for s in pair}
-    values = {
-        setting: {network.run.seed: network.last(curve) for network in group.networks}
-        for setting, group in needs.items()
-    }
-    seeds = sorted(set.intersection(*(set(each) for each in values.values())))
-    gaps = [[values[one][seed] - values[two][seed] for one, two in pairs] for seed in seeds]
-    gap = bootstrap_interval(np.mean(gaps, 1) if seeds else np.array([np.nan]))
-    reason = _OTHER_DATA if gap.high < 0 else "The interval allows both answers."
-    if small and gap.low > 0:
-        reason = "There is a loss. The paper does not say how much is “small”."
-    return texts.claim(
-        name, gap.low > 0 and not small, contradicted=contradictable and gap.high < 0,
-        needs=needs.values(), difference=gap, reason=reason, most=_ALPHAS[-1],
-        gamma=gammas_of(results.study)[-1],
-    )  # fmt: skip
 
 
 def _draw(results: Results) -> Figure:

@@ -20,7 +20,7 @@ from unweave.objectives import BetaVAE, Nets
 from unweave.objectives.importance import particle_bound
 from unweave.presets.sikka2019 import BATCH, deep
 from unweave.studies.drawing import BLUE, INK, MUTED, PURPLE, SKY, Values
-from unweave.studies.intervals import RESAMPLES, percentile_interval, two_sigma_interval
+from unweave.studies.intervals import RESAMPLES, resampled_interval, two_sigma_interval
 from unweave.studies.study import Network, NotTrained, Results, Study
 from unweave.studies.texts import Texts
 from unweave.studies.workspace import Claim, Measured, Numbers
@@ -273,7 +273,7 @@ def extremum(
     count, sign = values.shape[1], 1 if top else -1
     chosen = rng.integers(count, size=(RESAMPLES, count))
     places = [_peak(betas, sign * each) for each in statistic(values[:, chosen], axis=2).T]
-    return percentile_interval(_peak(betas, sign * statistic(values, axis=1)), places)
+    return resampled_interval(_peak(betas, sign * statistic(values, axis=1)), places, count)
 
 
 def _peak(betas: Sequence[float], y: Values) -> float:

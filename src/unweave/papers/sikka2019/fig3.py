@@ -19,7 +19,7 @@ from unweave.papers.sikka2019.orders import falls
 from unweave.presets.sikka2019 import MOVING_BETAS, MOVING_DIGIT
 from unweave.studies.drawing import BLUE, SKY, Values
 from unweave.studies.images import pack_array, unpack_array
-from unweave.studies.intervals import bootstrap_interval, range_interval
+from unweave.studies.intervals import mean_over_networks, range_interval
 from unweave.studies.study import PICTURES, Network, Results, Study
 from unweave.studies.texts import Texts
 from unweave.studies.workspace import Claim, Measured, Numbers, Result, Workspace
@@ -162,7 +162,7 @@ def axes_claim(numbers: Numbers) -> Claim:
     small, large = (numbers["betas"].index(beta) for beta in SHOWN)
     cosine, alive = _angles(numbers)
     means, some = _means(cosine, alive), alive[large]
-    mean = bootstrap_interval(cosine[large][some]) if some.any() else Measured(*[math.nan] * 3)
+    mean = mean_over_networks(cosine[large][some]) if some.any() else Measured(*[math.nan] * 3)
     return _TEXTS.claim(
         "axes", means[large] < 0.2 and means[large] < means[small],
         contradicted=means[large] >= means[small], shown=SHOWN, large=mean, small=means[small],

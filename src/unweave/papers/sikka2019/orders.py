@@ -5,8 +5,6 @@ likelier than another, so over initialisations the error is on average its mean 
 which can be computed for each network: `Errors.shuffled`.
 """
 
-from __future__ import annotations
-
 from typing import NamedTuple
 
 import numpy as np
@@ -89,7 +87,8 @@ def orders(workspace: Workspace, results: Results) -> Result:
         betas = SWEEPS[name].betas
         axis.plot(betas, each.values.mean(1), "o-", color=BLUE, markersize=4,
                   label="mean over orders and signs")  # fmt: skip
-        axis.plot(betas, _ties(results, name), "s--", color=ORANGE, markersize=4, label="matched")
+        ties = [network.facts["tie"] for network in SWEEPS[name].trained(results)]
+        axis.plot(betas, ties, "s--", color=ORANGE, markersize=4, label="matched")
         axis.axhline(each.limit, color=INK, linewidth=0.9, linestyle=":", label="no information")
         deep.beta_axis(axis, betas)
         axis.set_ylabel("TIE (nats)")
@@ -100,10 +99,6 @@ def orders(workspace: Workspace, results: Results) -> Result:
     figures = {"mixed digits": "2", "a moving digit": "3"}
     trained_as = ("s " if len(found) > 1 else " ") + " and ".join(figures[name] for name in found)
     return _TEXTS.result({"": figure}, claims, seeds=seeds, trained_as=trained_as)
-
-
-def _ties(results: Results, name: str) -> list[float]:
-    return [network.facts["tie"] for network in SWEEPS[name].trained(results)]
 
 
 def average_claim(name: str, found: Averages) -> Claim:

@@ -5,15 +5,7 @@ import type { Model } from "../../model";
 import { isolated, percent, shortened } from "../../text";
 import { Panel } from "../../ui/panel";
 import { columnOf, type Column } from "../data/columns";
-import {
-  aboveChance,
-  byShare,
-  classShares,
-  levelsOf,
-  tracesOf,
-  type Level,
-  type Trace,
-} from "./responses";
+import { byShare, classShares, levelsOf, tracesOf, type Level, type Trace } from "./responses";
 
 type Scale = ScaleLinear<number, number>;
 
@@ -85,17 +77,17 @@ interface ResponseProps {
 function Response({ model, factor, column, levels, traces, span }: ResponseProps) {
   const best = byShare(model, factor)[0]!;
   const label = `Codes against ${isolated(column.name)}`;
-  const informative = aboveChance(model, best.number, factor);
+  const { atChance } = model.data.factors[factor]!;
   return (
     <figure class="response">
       <figcaption>
         <strong>
           <bdi>{column.name}</bdi>
         </strong>{" "}
-        {informative ? (
-          <Key traces={traces} name={best.name} share={model.share(best.number, factor)} />
+        {atChance ? (
+          <span class="help">{atChance}</span>
         ) : (
-          <span class="help">no better than chance</span>
+          <Key traces={traces} name={best.name} share={model.share(best.number, factor)} />
         )}
       </figcaption>
       <svg viewBox={`0 0 ${WIDTH} ${HEIGHT}`} role="img" aria-label={label}>

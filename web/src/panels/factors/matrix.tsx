@@ -1,4 +1,4 @@
-/** The information of every latent variable about every factor. */
+/** The share of every factor that every latent variable explains. */
 import type { Variable } from "../../bundle";
 import { cellColour, inkOn } from "../../colours";
 import type { Model } from "../../model";
@@ -15,8 +15,8 @@ export function Matrix({ model }: { model: Model }) {
   const left = variables.length - shown.length;
   return (
     <Panel
-      title="Information about factors"
-      help="Each cell is the share of a factor's entropy that a latent variable explains: 100% means that the factor can be read off the variable. It is the mutual information of the mean code, cut into 20 bins, so a factor of more values stays below 100%. Grey cells are no better than chance, the mean for shuffled factors. A frame marks the best variable of each factor. Click a cell to see the data."
+      title="Shares of factors"
+      help="Each cell is the share of a factor that a latent variable explains, corrected for chance: 0% is the mean for shuffled factors, 100% means that the variable determines the factor. It is the share of the entropy of a discrete factor, or of the variance, in ranks, that a continuous factor has in common with the mean code. Grey cells are not above chance, the largest share of any variable when the factor is shuffled. A frame marks the best variable of each factor. Click a cell to see the data."
       csv={() => ({
         columns: ["variable", ...factors.map(({ name }) => name)],
         rows: variables.map(({ name, number }) => [
@@ -77,7 +77,7 @@ function Cell({ model, variable, factor }: { model: Model; variable: Variable; f
   const informative = aboveChance(model, variable.number, factor);
   const best = informative && byShare(model, factor)[0] === variable;
   const colour = cellColour(informative ? share : 0, shade.value);
-  const label = `${isolated(variable.name)} explains ${percent(share)} of the entropy of ${isolated(name)}${informative ? "" : ", no better than chance"}${best ? ", the best variable" : ""}`;
+  const label = `${isolated(variable.name)} explains ${percent(share)} of ${isolated(name)}${informative ? "" : ", not above chance"}${best ? ", the best variable" : ""}`;
   return (
     <button
       type="button"

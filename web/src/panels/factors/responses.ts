@@ -22,10 +22,10 @@ export interface Trace {
 }
 
 const BINS = 12;
-/** A second variable is drawn if it explains this share of the factor's entropy. */
+/** A second variable is drawn if it explains this share of the factor. */
 const LEAST_SHARE = 0.1;
 
-/** Active variables, or all if none is active, by their information about a factor, most first. The
+/** Active variables, or all if none is active, by their share of a factor, largest first. The
  * mean of an unused variable may follow a factor too, far below its noise. */
 export function byShare(model: Model, factor: number): Variable[] {
   const share = (variable: Variable) => model.share(variable.number, factor);
@@ -33,9 +33,9 @@ export function byShare(model: Model, factor: number): Variable[] {
   return [...candidates].sort((a, b) => share(b) - share(a));
 }
 
-/** Whether a variable clearly has more information about a factor than about shuffled values. */
+/** Whether a variable explains more of a factor than any variable does of shuffled values. */
 export function aboveChance(model: Model, variable: number, factor: number): boolean {
-  return model.data.informative[variable]![factor]!;
+  return model.data.aboveChance[variable]![factor]!;
 }
 
 /** The values of a factor that occur; a continuous factor is cut into equally frequent bins. */

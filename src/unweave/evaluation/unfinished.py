@@ -1,0 +1,70 @@
+"""Recognise a run that stopped while its held-out loss was still falling."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import numpy as np
+
+from unweave.training import Outcome, Row
+
+_LEAST_MEASUREMENTS = 10
+_END = 3  # the end of a run is the last third of its measurements, at least five
+_LEAST_T = 6.0  # of the slope: 1 in 1,000 for noise at seven measurements
+_LEAST_FALL = 0.1  # nats over the last tenth of the steps
+_LEAST_SHARE = 0.01  # of what the loss has fallen by since it was first measured
+
+CONTINUES = ", which continues this run"
+
+
+class Unfinished(NamedTuple):
+    """How fast the held-out loss was falling at the end of a run, and for how long to train."""
+
+    fall: float  # nats over the last tenth of the steps
+    steps: int
+
+    def __str__(self) -> str:
+        return (
+            f"held-out loss was still falling at the end, by {self.fall:.1f} nats over the last "
+            f"tenth of the steps: train longer, with steps={self.steps}"
+        )
+
+
+def unfinished(measures: Sequence[Row]) -> Unfinished | None:
+    """Return how fast the held-out loss, distortion plus rate, was falling, if it clearly was.
+
+    A line through the last third of the measurements has to fall by more than six standard errors
+    of its slope, and over a tenth of the steps by more than 0.1 nats and 1 % of what the loss has
+    fallen by since it was first measured. None if there are fewer than ten measurements.
+    """
+    rows = [row for row in measures if None not in row.get("validation", {"": None}).values()]
+    if len(rows) < _LEAST_MEASUREMENTS:
+        return None
+    steps = [row["step"] for row in rows]
+    losses = [row["validation"]["distortion"] + row["validation"]["rate"] for row in rows]
+    end = max(5, -(-len(rows) // _END))
+    slope, error = _slope(steps[-end:], losses[-end:])
+    fall = -slope * steps[-1] / 10
+    if fall < max(_LEAST_FALL, _LEAST_SHARE * (losses[0] - losses[-1])):
+        return None
+    return Unfinished(fall, 2 * steps[-1]) if -slope > _LEAST_T * error else None
+
+
+def _slope(steps: Sequence[int], values: Sequence[float]) -> tuple[float, float]:
+    """Return the slope of the least-squares line, and its standard error."""
+    x, y = (np.asarray(each, np.float64) - np.mean(each) for each in (steps, values))
+    slope = x @ y / (x @ x)
+    return float(slope), float(np.sqrt(np.square(y - slope * x).sum() / (len(x) - 2) / (x @ x)))
+
+
+def unfinished_note(outcomes: Sequence[Outcome], stored: bool) -> str:
+    """Say which runs stopped too early, in one line; "" if none did."""
+    trained = [outcome for outcome in outcomes if not outcome.failure]
+    found = [(each, early) for each in trained if (early := unfinished(each.measures))]
+    if not found:
+        return ""
+    which = f"seed {found[0][0].run.seed}: " if len(trained) > 1 else ""
+    if len(found) > 1:
+        which = f"{len(found)} of {len(trained)} runs stopped early, such as {which}"
+    return f"{which}{found[0][1]}" + (CONTINUES if stored else "")

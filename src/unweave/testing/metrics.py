@@ -1,0 +1,55 @@
+"""Checks of a metric."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from unweave.metrics import Score
+from unweave.testing.laws import require
+
+
+def check_metric(metric: Callable[..., float | Score], *, codes: int = 4) -> None:
+    """Check a metric of (codes, factors).
+
+    The metric returns a finite number, the same for the same seed; it does not depend on the order
+    of observations or of latent variables; codes that copy the factors score above codes that are
+    independent of them; and rows that do not match, and NaN, raise a ValueError.
+
+    Args:
+        metric: a function decorated with `unweave.metrics.metric`, or any function of two arrays.
+        codes: number of latent variables to test it with.
+    """
+    random = np.random.default_rng(0)
+    factors = random.integers(0, 4, (1_000, 3))
+    copied = np.concatenate([factors + 0.01 * random.normal(size=factors.shape),
+                             random.normal(size=(1_000, max(codes - 3, 1)))], 1)  # fmt: skip
+    value = _value(metric, copied, factors)
+    require(math.isfinite(value), f"expected a finite score, got {value}")
+    again = _value(metric, copied, factors)
+    require(value == again, f"expected the same score of the same table, got {value} and {again}")
+    rows, columns = random.permutation(1_000), random.permutation(copied.shape[1])
+    for name, other in (
+        ("observations", _value(metric, copied[rows], factors[rows])),
+        ("latent variables", _value(metric, copied[:, columns], factors)),
+    ):
+        require(
+            abs(value - other) < 0.05,
+            (f"the score must not depend on the order of {name}: got {value} and {other}"),
+        )
+    noise = _value(metric, random.normal(size=copied.shape), factors)
+    require(value > noise, f"codes that copy the factors score {value}, noise scores {noise}")
+    for name, bad in (("rows that do not match", copied[:-1]), ("NaN", copied * np.nan)):
+        try:
+            came = _value(metric, bad, factors)
+        except ValueError:
+            continue
+        raise AssertionError(f"expected a ValueError for {name}, got the score {came}")
+
+
+def _value(metric: Callable[..., float | Score], codes: Any, factors: Any) -> float:
+    found = metric(codes, factors)
+    return float(found.value if isinstance(found, Score) else found)

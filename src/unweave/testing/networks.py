@@ -1,0 +1,50 @@
+"""Checks of a network."""
+
+from __future__ import annotations
+
+import numpy as np
+import torch
+
+from unweave.data import from_array
+from unweave.latents import Categorical, Gaussian, Latent, Product
+from unweave.networks import Network, Shape
+from unweave.objectives import VAE
+from unweave.testing.laws import check_spec, check_training, require
+from unweave.training.run import Run
+
+
+def check_network(
+    network: Network, shape: Shape = (1, 64, 64), *, latent: Latent | None = None
+) -> None:
+    """Check a network: shapes of encoder and decoder, gradients of all weights, lanes, resumption.
+
+    Args:
+        network: the spec of an encoder and a decoder.
+        shape: shape of the observations to test it with, (C, H, W) or (D,).
+        latent: latent space to test it with; `uw.Modules`, whose sizes are fixed, need the one they
+            were made for. By default a product of Gaussian and categorical variables.
+    """
+    check_spec(network, Run(network=network))
+    block = latent or Product(style=Gaussian(3), what=Categorical(2))
+    encoder = network.encoder(shape, block.discrete_outputs)
+    decoder = network.decoder(block.size, shape)
+    raw = encoder(torch.rand(5, *shape))
+    require(
+        tuple(raw.shape) == (5, block.outputs),
+        (f"encoder: expected shape {(5, block.outputs)}, got {tuple(raw.shape)}"),
+    )
+    out = decoder(torch.randn(5, block.size))
+    require(
+        tuple(out.shape) == (5, *shape),
+        (f"decoder: expected shape {(5, *shape)}, got {tuple(out.shape)}"),
+    )
+    for part, value in (("encoder", raw), ("decoder", out)):
+        module = encoder if part == "encoder" else decoder
+        names, parameters = zip(*module.named_parameters(), strict=True)
+        gradients = torch.autograd.grad(value.square().sum(), parameters, allow_unused=True)
+        idle = [n for n, g in zip(names, gradients, strict=True) if g is None or not g.any()]
+        require(not idle, f"{part}: these parameters get no gradient: {', '.join(idle)}")
+    images = np.random.default_rng(0).integers(0, 2, (40, *shape)).astype(np.uint8)
+    data, dataset = from_array(images, axes="nchw" if len(shape) == 3 else None)
+    run = Run(data=data, latent=latent or Gaussian(3), objective=VAE(), network=network)
+    check_training(run, dataset)

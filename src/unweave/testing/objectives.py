@@ -1,0 +1,149 @@
+"""Checks of an objective."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from unweave.core.noise import Noise
+from unweave.core.schedules import at
+from unweave.latents import Bernoulli, Categorical, Gaussian, Latent, Product, StudentT, Uniform
+from unweave.networks import MLP, Network
+from unweave.objectives import VAE, Batch, Nets, Objective, total
+from unweave.testing.laws import CPU, check_spec, check_training, require, small_data
+from unweave.training.run import Run
+
+_SPACES: tuple[Latent, ...] = (
+    Gaussian(3),
+    Gaussian(1),
+    StudentT(3, df=1.0),
+    Uniform(2),
+    Categorical(3),
+    Product(style=Gaussian(2), what=Categorical(3), flags=Bernoulli(2)),
+)
+
+
+def check_objective(
+    objective: Objective, *, latent: Latent | None = None, neutral: Objective | None = None
+) -> None:
+    """Check an objective.
+
+    The spec survives a round trip through JSON; the objective trains every latent space or explains
+    why it cannot; its gradients agree with finite differences; each of its terms is finite; runs in
+    lanes equal runs alone; and an interrupted run ends with the same bits.
+
+    Args:
+        objective: weights should differ from their neutral values, so that every term counts.
+        latent: the latent space of the gradient check; by default a Gaussian of three variables.
+        neutral: the objective at weights where it must equal the negative ELBO, like BetaVAE(1.0).
+    """
+    check_spec(objective, Run(objective=objective))
+    for space in _SPACES:
+        reason = objective.incompatibility(space)
+        require(
+            reason is None or (isinstance(reason, str) and reason),
+            (f"incompatibility({space}) must be None or a reason, got {reason!r}"),
+        )
+        if reason is None:
+            _check_losses(objective, space)
+    space = latent or Gaussian(3)
+    if reason := objective.incompatibility(space):
+        raise AssertionError(f"the objective refuses {space} ({reason}): give another latent=")
+    _check_gradients(objective, space)
+    if neutral is not None:
+        _check_neutral(neutral, space)
+    check_training(
+        Run(data=small_data(), objective=objective, latent=space, network=_network(objective))
+    )
+
+
+def _network(objective: Objective) -> Network | None:
+    return MLP((16,)) if objective.autoencodes else None
+
+
+def _fixed(objective: Objective) -> Objective:
+    """The objective with its weights as numbers, as a step sees them."""
+    weights = Run(objective=objective).weights
+    value: Any = objective
+    fixed: Objective = dataclasses.replace(value, **{n: at(w, 1) for n, w in weights.items()})
+    return fixed
+
+
+def _built(objective: Objective, latent: Latent) -> tuple[Nets, Batch, Run]:
+    dataset = small_data().load(CPU)
+    size = dataset.size if objective.needs_full_batch else 16
+    run = Run(data=small_data(), latent=latent, objective=objective, network=_network(objective),
+              batch_size=size).resolve(dataset)  # fmt: skip
+    torch.manual_seed(0)
+    nets = run.build(dataset.shape).double()
+    index = torch.randperm(dataset.size)[:size]
+    return nets, Batch(dataset.images(index).double(), dataset.size), run
+
+
+def _losses(objective: Objective, nets: Nets, batch: Batch) -> list[tuple[str, Tensor]]:
+    """The loss of every update, in order, on one batch."""
+    found: list[tuple[str, Tensor]] = []
+    carry: Any = {}
+    for number, update in enumerate(objective.updates):
+        terms, carry = update.loss(nets, batch, Noise(3, 1).fold(str(number)), carry)
+        for name, term in terms.items():
+            require(
+                tuple(term.value.shape) in ((), (len(batch.x),)),
+                f"term {name}: expected one value, or one for each of {len(batch.x)} observations, "
+                f"got shape {tuple(term.value.shape)}",
+            )
+            require(term.value.isfinite().all(), f"term {name} is not finite")
+        found.append((update.player, total(terms)))
+    return found
+
+
+def _check_losses(objective: Objective, latent: Latent) -> None:
+    nets, batch, _ = _built(objective, latent)
+    for player, loss in _losses(_fixed(objective), nets, batch):
+        own = [p for n, p in nets.named_parameters() if nets.player_of(n) == player]
+        gradients = torch.autograd.grad(loss, own, retain_graph=True, allow_unused=True)
+        for gradient in gradients:
+            require(
+                gradient is not None and gradient.isfinite().all(),
+                (f"on {latent}: a parameter of player {player} has no finite gradient"),
+            )
+
+
+def _check_gradients(objective: Objective, latent: Latent, step: float = 1e-5) -> None:
+    """Slopes along a random direction, by differentiation and by differences."""
+    nets, batch, _ = _built(objective, latent)
+    bound = _fixed(objective)
+    for number, (player, loss) in enumerate(_losses(bound, nets, batch)):
+        own = [p for n, p in nets.named_parameters() if nets.player_of(n) == player]
+        direction = [torch.randn_like(p) for p in own]
+        gradients = torch.autograd.grad(loss, own)
+        products = [(g * d).sum() for g, d in zip(gradients, direction, strict=True)]
+        slope = torch.stack(products).sum()
+        ends = []
+        for sign in (1, -1):
+            with torch.no_grad():
+                for p, d in zip(own, direction, strict=True):
+                    p.add_(sign * step * d)
+                ends.append(_losses(bound, nets, batch)[number][1])
+                for p, d in zip(own, direction, strict=True):
+                    p.sub_(sign * step * d)
+        expected = (ends[0] - ends[1]) / (2 * step)
+        require(
+            torch.allclose(slope, expected, rtol=1e-3, atol=1e-5),
+            f"update {number} of player {player}: the gradient gives the slope {slope.item():.6g}, "
+            f"finite differences give {expected.item():.6g}",
+        )
+
+
+def _check_neutral(neutral: Objective, latent: Latent) -> None:
+    nets, batch, _ = _built(neutral, latent)
+    (_, loss), *_ = _losses(_fixed(neutral), nets, batch)
+    (_, elbo), *_ = _losses(VAE(), nets, batch)
+    require(
+        torch.allclose(loss, elbo, rtol=1e-6),
+        f"at its neutral weights the loss must be the negative ELBO, {elbo.item():.6g}, got "
+        f"{loss.item():.6g}",
+    )

@@ -1,0 +1,78 @@
+"""Copies of an observation are in one split, so that none of what is held out is trained on."""
+
+import numpy as np
+import pytest
+import torch
+
+import unweave as uw
+from unweave.data.files.build import array_dataset, take_split
+from unweave.data.random_split import PERCENT, split_rows
+from unweave.data.splits import with_split
+from unweave.training.own_data import Datasets
+
+CPU = torch.device("cpu")
+
+
+def mixed(distinct=60, copies=5):
+    """Copies in random order."""
+    rng = np.random.default_rng(1)
+    return np.repeat(rng.normal(size=(distinct, 3)), copies, 0)[rng.permutation(distinct * copies)]
+
+
+def rows_of(dataset):
+    return {row.tobytes() for row in dataset.images(torch.arange(dataset.size)).numpy()}
+
+
+@pytest.mark.parametrize("stream", [True, False])
+def test_splits_share_no_observation_and_are_the_same_however_they_are_loaded(tmp_path, stream):
+    x = mixed()
+    np.save(tmp_path / "x.npy", x)
+    files = uw.Arrays(tmp_path / "x.npy", stream=stream)
+    whole = array_dataset(x)
+    found = {split: with_split(files, split).load(CPU) for split in PERCENT}
+    assert [each.size for each in found.values()] == [240, 30, 30]
+    assert sum(len(rows_of(each)) for each in found.values()) == 60
+    for split, dataset in found.items():
+        taken = take_split(whole, split)
+        assert taken.fingerprint == dataset.fingerprint
+        assert rows_of(taken) == rows_of(dataset)
+    assert any("300 observations, 60 distinct" in note for note in whole.notes)
+    assert any("300 observations, 60 distinct" in note for note in found["train"].notes)
+
+
+def test_data_without_copies_keep_their_split():
+    x = np.random.default_rng(0).normal(size=(120, 3))
+    whole = array_dataset(x)
+    assert whole.first is None
+    for split in PERCENT:
+        expected = torch.from_numpy(split_rows(split, 120))
+        assert torch.equal(take_split(whole, split).data, whole.data[expected])
+    assert not any("distinct" in note for note in whole.notes)
+
+
+def test_every_row_is_in_one_split_and_many_copies_are_trained_on():
+    first = np.arange(100)
+    first[40:] = 40  # as blank images
+    splits = [split_rows(split, 100, first) for split in PERCENT]
+    assert sorted(np.concatenate(splits).tolist()) == list(range(100))
+    assert set(range(40, 100)) <= set(splits[0].tolist())
+    with pytest.raises(ValueError, match="5 distinct observations are too few for a validation"):
+        split_rows("validation", 100, np.arange(100) % 5)
+
+
+def test_nothing_is_held_out_of_few_distinct_observations():
+    data, whole = uw.data.from_array(mixed(distinct=40))
+    datasets = Datasets(CPU)
+    assert datasets.training_split(datasets.add(data, whole)).split == "all"
+    data, whole = uw.data.from_array(mixed(distinct=50))
+    assert datasets.training_split(datasets.add(data, whole)).split == "train"
+
+
+def test_copies_are_recognised_by_value_whatever_the_order_of_axes_and_bytes():
+    rng = np.random.default_rng(0)
+    images = rng.integers(0, 255, (6, 8, 8, 3), dtype=np.uint8)[[0, 1, 2, 0, 4, 1]]
+    expected = [0, 1, 2, 0, 4, 1]
+    assert array_dataset(images).first.tolist() == expected
+    assert array_dataset(images.transpose(0, 3, 1, 2)).first.tolist() == expected
+    swapped = images.astype(">f8")
+    assert array_dataset(swapped, scale="standardise").first.tolist() == expected

@@ -1,0 +1,169 @@
+"""Tables in memory with named columns are read as the same table in a CSV file."""
+
+import numpy as np
+import pyarrow
+import pytest
+import torch
+
+import unweave as uw
+from unweave.data import from_array
+from unweave.data.files.frames import is_frame
+
+CPU = torch.device("cpu")
+WAVELENGTHS = [str(400 + 5 * n) for n in range(12)]
+
+
+class Frame:
+    """The part of a DataFrame that is used: columns by name, which NumPy can read."""
+
+    def __init__(self, columns):
+        self.data = columns
+
+    @property
+    def columns(self):
+        return list(self.data)
+
+    def __getitem__(self, key):
+        if isinstance(key, list):
+            return Frame({name: self.data[name] for name in key})
+        return self.data[key]
+
+    def __len__(self):
+        return len(next(iter(self.data.values())))
+
+    def renamed(self, function):
+        return Frame({function(name): values for name, values in self.data.items()})
+
+    def to_csv(self, path):
+        rows = zip(*self.data.values(), strict=True)
+        path.write_text("\n".join([",".join(map(str, self.columns)), *map(_line, rows)]))
+        return path
+
+
+def _line(row):
+    return ",".join("" if value is None else str(value) for value in row)
+
+
+@pytest.fixture(scope="module")
+def table():
+    rng = np.random.default_rng(0)
+    x = rng.normal(size=(60, 12)) * np.linspace(0.1, 2, 12)
+    return Frame(
+        {
+            "sample": np.array([f"S{n}" for n in range(60)], object),
+            **{name: x[:, n] for n, name in enumerate(WAVELENGTHS)},
+            "operator": np.array(["anna", "ben", None] * 20, object),
+        }
+    )
+
+
+@pytest.fixture(scope="module")
+def model(table):
+    return uw.fit(table[WAVELENGTHS], steps=3, progress=False, network=uw.MLP(hidden=(8,)))
+
+
+def test_a_table_is_read_as_the_same_csv_file(table, tmp_path):
+    file = uw.Arrays(table.to_csv(tmp_path / "a.csv")).load(CPU)
+    _, dataset = from_array(table)
+    assert dataset.schema == file.schema
+    assert dataset.row_names == file.row_names
+    assert torch.equal(dataset.data, file.data)
+    assert torch.equal(dataset.codes, file.codes)
+    assert dataset.fingerprint == file.fingerprint
+    assert dataset.labels_fingerprint == file.labels_fingerprint
+    assert dataset.schema.scaling.method == "common"
+    assert any("operator: 2 classes" in note for note in dataset.notes)
+
+
+def test_names_and_labels_are_part_of_what_identifies_a_table(table):
+    spectra, _ = from_array(table[WAVELENGTHS])
+    other, _ = from_array(table[WAVELENGTHS].renamed(lambda name: f"x{name}"))
+    labelled, _ = from_array(table)
+    values = np.stack([table[name] for name in WAVELENGTHS], 1)
+    array, dataset = from_array(values)
+    assert len({each.digest for each in (spectra, other, labelled, array)}) == 4
+    assert dataset.schema.value_names == ()
+
+
+def test_encode_finds_columns_by_name(model, table):
+    expected = model.encode(table[WAVELENGTHS])
+    values = np.stack([table[name] for name in WAVELENGTHS], 1)
+    assert np.array_equal(model.encode(values), expected)
+    assert np.array_equal(model.encode(table[WAVELENGTHS[::-1]]), expected)
+    assert np.array_equal(model.encode(table), expected)  # others are ignored
+    for kind in (int, float):
+        assert np.array_equal(model.encode(table[WAVELENGTHS].renamed(kind)), expected)
+    with pytest.raises(ValueError, match=r"but the table has no column '400', '405'$"):
+        model.encode(table[WAVELENGTHS[2:]])
+
+
+def test_encode_finds_columns_of_a_file_by_the_value_of_their_names(model, table, tmp_path):
+    expected = model.encode(table[WAVELENGTHS])
+    written = table[["sample", *WAVELENGTHS[::-1]]].renamed(
+        lambda name: name if name == "sample" else f"{float(name):.1f}"
+    )
+    assert np.allclose(model.encode(written.to_csv(tmp_path / "a.csv")), expected, atol=1e-6)
+
+
+def test_labels_may_be_a_table_or_a_column(table):
+    values = np.stack([table[name] for name in WAVELENGTHS], 1)
+    _, dataset = from_array(values, table[["operator", "400"]])
+    assert dataset.factor_names == ("operator", "400")
+    assert dataset.schema.continuous == ("400",)
+    _, dataset = from_array(table, table[["400"]])  # text is no factor beside those that are given
+    assert dataset.factor_names == ("400",)
+    assert "not read: operator" in dataset.notes
+    assert dataset.row_names[1] == "S1"
+    with pytest.raises(ValueError, match="one row for each observation"):
+        from_array(table[WAVELENGTHS], np.zeros(59, int))
+
+
+def test_missing_numbers_and_tables_of_text_are_refused_by_name(table):
+    values = table["405"].copy()
+    values[7] = np.nan
+    broken = Frame({**table.data, "405": values})
+    with pytest.raises(ValueError, match=r"the table, row 7, column '405': expected a number"):
+        from_array(broken)
+    with pytest.raises(ValueError, match="expected columns of numbers in the table, got sample"):
+        from_array(table[["sample", "operator"]])
+    with pytest.raises(ValueError, match="distinct names in the table, got 400"):
+        from_array(Frame({"400": values, 400: values}))
+
+
+def test_columns_of_objects_are_read_by_their_text():
+    class Missing:
+        """As the missing value of pandas: it has no truth value."""
+
+        def __str__(self):
+            return "<NA>"
+
+        def __eq__(self, other):
+            raise TypeError
+
+        __hash__ = None
+
+    numbers = np.array([1.5, 2, 3, 4] * 5, object)
+    labels = np.array(["a", None, "b", Missing()] * 5, object)
+    times = np.array(["2024-01-01", "NaT"] * 10, "datetime64[D]")
+    _, dataset = from_array(Frame({"u": numbers, "v": numbers, "kind": labels, "day": times}))
+    assert dataset.schema.value_names == ("u", "v")
+    assert dataset.factor_labels == (("a", "b"), ("2024-01-01",))
+
+
+def test_an_arrow_table_is_read_by_the_names_of_its_columns():
+    arrow = pyarrow.table({"u": [0.5, 1.5, 2.5], "v": [1.0, 0.0, 3.0]})
+    assert is_frame(arrow)
+    _, dataset = from_array(arrow)
+    assert dataset.schema.value_names == ("u", "v")
+
+
+def test_a_column_that_spoils_spectra_is_named(table, tmp_path):
+    spoilt = Frame({**table[WAVELENGTHS].data, "conc": np.random.default_rng(0).uniform(size=60)})
+    for dataset in (
+        from_array(spoilt)[1],
+        uw.Arrays(spoilt.to_csv(tmp_path / "a.csv")).load(CPU),
+    ):
+        assert dataset.schema.scaling.method == "standardise"
+        (note,) = [note for note in dataset.notes if "among them conc" in note]
+        assert "without it, the columns would be read as spectra, which share one scale" in note
+    assert "data.ignore=conc" in note

@@ -1,0 +1,136 @@
+"""Values so extreme that scaling leaves all others nearly equal are named; heavy tails are not."""
+
+import numpy as np
+import pytest
+
+import unweave as uw
+from unweave.data.files import outliers
+from unweave.data.files.build import array_dataset
+from unweave.data.random_split import split_rows
+from unweave.evaluation.validation import Validation
+from unweave.report import analysis
+from unweave.report.verdict import verdict
+
+
+def spectra(rows=80, columns=24):
+    """Smooth peaks of random height and place on noise."""
+    rng = np.random.default_rng(0)
+    grid = np.linspace(0, 1, columns)
+    place, height = rng.uniform(0.2, 0.8, (rows, 1)), rng.uniform(0.5, 2, (rows, 1))
+    peaks = height * np.exp(-(((grid - place) / 0.1) ** 2))
+    return peaks + rng.normal(0, 0.02, (rows, columns))
+
+
+def notes(x, **options):
+    return [note for note in array_dataset(x, **options).notes if "extreme value" in note]
+
+
+@pytest.mark.parametrize("scale", ["common", "standardise", "none"])
+def test_one_extreme_cell_is_named_by_column_and_row(scale):
+    x = spectra()
+    assert not notes(x, scale=scale)
+    x[9, 5] = 1e12
+    (note,) = notes(x, scale=scale)
+    assert "1e+12 in value 5 of observation 9;" in note
+    assert "correct it, remove the observation" in note
+
+
+def test_the_note_names_column_and_row_of_a_table_and_is_printed(tmp_path, capsys):
+    from unweave.cli.main import app
+
+    x = spectra()
+    x[9, 5] = 1e12
+    header = ",".join(["sample", *(str(400 + 5 * n) for n in range(24))])
+    lines = [f"S{n}," + ",".join(map(str, row)) for n, row in enumerate(x)]
+    (tmp_path / "a.csv").write_text("\n".join([header, *lines]))
+    app(["data", "info", str(tmp_path / "a.csv")], standalone_mode=False)
+    printed = capsys.readouterr().out
+    assert "1e+12 in column 425 of observation 9 (S9)" in printed
+    assert "data.ignore=425" in printed
+
+
+def test_a_broken_row_and_a_number_that_stands_for_missing_values_are_found():
+    x = spectra(300)
+    x[7] *= 1e7
+    (note,) = notes(x)
+    assert "(24 values in 1 observations)" in note
+    x = spectra(300)
+    scattered = np.random.default_rng(0).permutation(x.size)[:20]
+    x.reshape(-1)[scattered] = -99999
+    (note,) = notes(x)
+    assert "(20 values in" in note
+    assert "-99999 in value" in note
+
+
+def test_a_pixel_far_brighter_than_all_others_is_named():
+    x = np.random.default_rng(0).uniform(0, 2, (30, 2, 5, 5)).astype(np.float32)
+    x[3, 1, 2, 4] = 1e9
+    (note,) = notes(x, scale="standardise")
+    assert "1e+09 in channel 1 of observation 3 at row 2 and column 4" in note
+
+
+def sharp_peaks(rng):
+    x = rng.normal(0, 1e-3, (200, 100))
+    x[np.arange(200), rng.integers(0, 100, 200)] += rng.lognormal(2, 1.5, 200)
+    return x
+
+
+def bright_pixels(rng):
+    x = rng.poisson(5, (200, 12, 12)).astype(np.uint16)
+    x[rng.integers(0, 200, 5), rng.integers(0, 12, 5), 4] = 65535
+    return x
+
+
+NORMAL = {
+    "log-normal": (lambda rng: rng.lognormal(0, 2, (200, 50)), {}),
+    "pareto": (lambda rng: rng.pareto(1, (200, 50)).astype(np.int64), {"scale": "counts"}),
+    "cell counts": (lambda rng: rng.negative_binomial(0.1, 0.01, (200, 80)), {"scale": "counts"}),
+    "sparse": (lambda rng: rng.lognormal(0, 2, (200, 80)) * (rng.random((200, 80)) < 0.05), {}),
+    "one-hot": (lambda rng: 3.5 * np.eye(80)[rng.integers(0, 80, 200)], {}),
+    "sharp peaks": (sharp_peaks, {}),
+    "sharp peaks, common": (sharp_peaks, {"scale": "common"}),
+    "bright pixels": (bright_pixels, {}),
+    "bright pixels, standardised": (bright_pixels, {"scale": "standardise"}),
+}
+
+
+@pytest.mark.parametrize("kind", NORMAL)
+def test_heavy_tails_sparse_data_peaks_and_bright_pixels_are_no_mistakes(kind):
+    make, options = NORMAL[kind]
+    for seed in range(5):
+        assert not notes(make(np.random.default_rng(seed)), **options)
+
+
+def test_blocks_of_rows_do_not_matter(monkeypatch):
+    x = spectra(300)
+    x[299, 3] = x[2, 3] = 1e9
+    expected = notes(x)
+    monkeypatch.setattr("unweave.data.files.rows.BLOCK", 24 * 8 * 7)
+    assert notes(x) == expected != []
+    assert outliers.BLOCK != 24 * 8 * 7  # the sample is the same
+
+
+@pytest.mark.parametrize("row", [9, 20])  # of the training and of the validation split
+def test_a_model_of_one_observation_is_not_praised(row):
+    """R^2 is near 1 if one observation moves the mean of the training, or is held out itself."""
+    x = spectra(200)
+    assert (row in split_rows("train", 200)) == (row == 9)
+    x[row, 5] = 1e12
+    with pytest.warns(UserWarning, match=r"one of \d+ observations .* has 9.* of their variance"):
+        model = uw.fit(
+            uw.data.from_array(x, scale="common")[0],
+            steps=60,
+            progress=False,
+            network=uw.MLP(hidden=(16,)),
+            latent=uw.Gaussian(2),
+        )
+    found = analysis.explained(model)
+    assert found.dominant.share > 0.9
+    judged = verdict(analysis.analyse(model, 100))
+    assert judged.level == "bad"
+    assert judged.headline.startswith(("One observation has 9", "The model has learned nothing"))
+
+
+def test_even_data_have_no_dominant_observation():
+    dataset = array_dataset(np.random.default_rng(0).lognormal(0, 1, (200, 10)))
+    assert Validation(dataset, dataset).dominant is None

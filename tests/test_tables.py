@@ -1,0 +1,115 @@
+"""Tables of the command line: at any width, everything is printed, and numbers stay whole."""
+
+import re
+from collections import Counter
+
+import numpy as np
+import pytest
+
+import unweave as uw
+from datasets import SMALL
+from stored_files import stored_scores, write_worker
+from unweave.core import console
+from unweave.core.console import lay_out_table
+from unweave.metrics import Score, Scores
+from unweave.training.store import RunFolder, ScoreFacts
+
+WIDTHS = (60, 80)
+ASKED = ("--metrics", "mig,sap,dci/eastwood2018", "--interval", 0.95, "--null", "--resamples", 3)
+COMMANDS = {
+    "runs": ["runs", "--columns", "distortion,rate,mig,objective.beta"],
+    "compare": ["compare", "RUNS"],
+    "evaluate one": ["evaluate", "RUN", *ASKED],
+    "evaluate some": ["evaluate", "RUNS", "--metrics", "mig,sap"],
+    "score": ["score", "codes.npz", *ASKED],
+    "status": ["status"],
+    "estimate": ["estimate", "seed=0..9", "--seconds", 40, "--workers", 3, "--price", 2],
+    "data list": ["data", "list"],
+    "data info": ["data", "info", "shapes2d"],
+    "presets": ["presets"],
+    "fields": ["fields", "objective=factor-vae"],
+    "reproduce": ["reproduce"],
+}
+
+
+@pytest.fixture(scope="module")
+def store(tmp_path_factory):
+    """Four trained runs, a worker, and a table of codes."""
+    root = tmp_path_factory.mktemp("store")
+    fields = dict(network=uw.MLP((8,)), latent=uw.Gaussian(3), batch_size=16, steps=6)
+    for objective in (uw.BetaVAE(beta=4.0), uw.BetaTCVAE()):
+        uw.fit(SMALL, objective=objective, seed=range(2), store=root / "runs", progress=False,
+               **fields)  # fmt: skip
+    for path in (root / "runs").iterdir():
+        scores = stored_scores({"mig/chen2018": 0.123, "mig/locatello2019": 0.456})
+        RunFolder(path).write_scores(ScoreFacts("all", 100, "mean"), scores)
+    worker = {"steps": 30_000, "step": 1_234, "steps_per_second": 98.7, "runs": ["ab" * 6] * 3}
+    write_worker(root / "runs", "other.host-12345678-17-99", **worker)
+    factors = np.argwhere(np.ones((4, 5, 6)))
+    np.savez(root / "codes.npz", codes=factors[:, ::-1] * 1.1, factors=factors)
+    return root
+
+
+@pytest.mark.filterwarnings("ignore::unweave.metrics.FewRowsWarning")
+@pytest.mark.parametrize("command", COMMANDS)
+def test_every_number_is_printed_at_every_width(command, store, unweave, monkeypatch):
+    monkeypatch.chdir(store)
+    runs = sorted(path.name for path in (store / "runs").iterdir() if (path / "run.json").exists())
+    words = [word for each in COMMANDS[command]
+             for word in {"RUN": runs[:1], "RUNS": runs}.get(each, [each])]  # fmt: skip
+
+    def printed(width):
+        monkeypatch.setattr(console.out, "_width", width)
+        code, out, err = unweave(*words)
+        assert code == 0, err
+        assert "…" not in out
+        text = re.sub(r"\d+ s ago", "", out)  # which changes
+        return Counter(re.findall(r"(?<![\w.])[-+]?\d[\d,]*\.?\d*(?![\w.])", text))
+
+    wide = printed(400)
+    for width in WIDTHS:
+        assert not wide - printed(width)
+
+
+def test_tables_fit_and_leave_nothing_out():
+    """Random tables: words and numbers stay whole, and every line fits if each of them does."""
+    rng = np.random.default_rng(0)
+    words = ["mig/chen2018", "a", "an objective", "of_many_terms/2019", "long and longer still"]
+    for _ in range(100):
+        count, width = int(rng.integers(1, 9)), int(rng.integers(40, 120))
+        columns = ["metric", *(str(rng.choice(words)) for _ in range(count))]
+        rows = [[str(rng.choice(words)),
+                 *(f"{rng.normal() * 1000:,.4f}" if column % 2 else str(rng.choice(words))
+                   for column in range(count))] for _ in range(4)]  # fmt: skip
+        blocks = lay_out_table(columns, rows, width)
+        lines = [line for block in blocks for line in (*block.head, *block.body)]
+        assert max(map(len, lines)) <= width
+        found = Counter(word for block in blocks for line in block.body for word in line.split())
+        assert not Counter(cell for row in rows for cell in row[2::2]) - found
+        text = re.sub(r"\s", "", "".join(lines))
+        for row in rows:
+            assert all(piece in text for cell in row for piece in re.split(r"[\s/_]+", cell))
+
+
+def test_a_table_that_fits_is_not_wrapped():
+    (block,) = lay_out_table(["metric", "value"], [["mig/chen2018", "0.25"]], 20)
+    assert block.body[1:] == [" mig/chen2018  0.25"]
+    first, second = lay_out_table(["run", "a", "b"], [["0123456789ab", "12.5", "1,000"]], 20)
+    assert first.body[1:] == [" 0123456789ab  12.5"]
+    assert second.body[1:] == [" 0123456789ab  1,000"]
+
+
+def test_reasons_are_notes_below_the_table_and_a_value_is_shown_once():
+    """DCI is its disentanglement, which is no row of its own."""
+    parts = {"disentanglement": 0.25, "completeness": 0.5, "informativeness": 0.75}
+    details = {"no evidence": "only 0.010 above shuffled factors, which is too little"}
+    score = Score("dci", "a", 0.25, parts, details=details, interval=(0.25, 0.25), null=0.24)
+    scores = Scores({score.key: score})
+    assert scores.columns() == ["metric", "value", "interval", "null"]
+    assert [row[:2] for row in scores.rows()] == [
+        ["dci/a", "0.2500"], ["  completeness", "0.5000"], ["  informativeness", "0.7500"]
+    ]  # fmt: skip
+    assert scores.rows()[0][2:] == ["0.2500 to 0.2500", "0.2400"]
+    for text in (repr(scores), scores._repr_html_()):
+        assert "no evidence: only 0.010 above shuffled factors, which is too little (dci/a)" in text
+        assert "the value is the same in every resample" in text
