@@ -29,7 +29,7 @@ from unweave.core.files import make_folder, write_atomically, write_json
 from unweave.core.text import markdown_table
 from unweave.studies.drawing import save_figure
 from unweave.studies.inventory import Item, inventory, summary
-from unweave.studies.texts import fill
+from unweave.studies.texts import SO_FAR, fill
 from unweave.studies.workspace import (
     Claim,
     Cost,
@@ -361,7 +361,8 @@ def _summary(paper: str, figures: Sequence[Reproduction], out: Path) -> list[str
         if done(reproduction, out):
             found: dict[str, list[str]] = {}
             for claim in _facts(reproduction, out)["claims"]:
-                found.setdefault(claim.get("name", ""), []).append(claim["got"])
+                got = claim["got"].removeprefix(SO_FAR)  # the summary says what is missing
+                found.setdefault(claim.get("name", ""), []).append(got)
             measured[reproduction.figure] = SimpleNamespace(**found)
     try:
         text = fill(summary(paper), measured)

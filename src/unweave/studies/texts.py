@@ -20,6 +20,8 @@ from unweave.studies.workspace import Claim, Measured, Result, judge
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
+SO_FAR = "so far "  # begins what was measured before all networks are trained
+
 
 class Texts:
     """The texts of `<name>.toml` in a package; later files add to earlier ones."""
@@ -57,7 +59,7 @@ class Texts:
         text = (texts["statement"], texts["where"], texts["expected"])
         if not all(group.complete for group in groups):
             some = all(group.networks for group in groups) and texts["got"] != "–"
-            got = f"so far {texts['got']}" if some else "–"
+            got = f"{SO_FAR}{texts['got']}" if some else "–"
             done, total = (sum(g.done for g in groups), sum(g.total for g in groups))
             note = f"{done} of {total} networks are trained."
             return Claim(*text, got, "not measured yet", note, name)
