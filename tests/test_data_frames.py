@@ -1,7 +1,13 @@
 """Tables in memory with named columns are read as the same table in a CSV file."""
 
+import dataclasses
+import datetime
+
 import numpy as np
+import pandas
+import polars
 import pyarrow
+import pyarrow.parquet
 import pytest
 import torch
 
@@ -10,6 +16,7 @@ from unweave.data import from_array
 from unweave.data.files.frames import is_frame
 
 CPU = torch.device("cpu")
+LIBRARIES = {"pandas": pandas.DataFrame, "polars": polars.DataFrame, "arrow": pyarrow.table}
 WAVELENGTHS = [str(400 + 5 * n) for n in range(12)]
 
 
@@ -167,3 +174,109 @@ def test_a_column_that_spoils_spectra_is_named(table, tmp_path):
         (note,) = [note for note in dataset.notes if "among them conc" in note]
         assert "without it, the columns would be read as spectra, which share one scale" in note
     assert "data.ignore=conc" in note
+
+
+@pytest.fixture(params=LIBRARIES)
+def library(request):
+    return LIBRARIES[request.param]
+
+
+def written(columns, folder):
+    """The same table as a CSV and as a Parquet file."""
+    pandas.DataFrame(columns).to_csv(folder / "a.csv", index=False)
+    pyarrow.parquet.write_table(pyarrow.table(columns), folder / "a.parquet")
+    return [uw.Arrays(folder / f"a.{suffix}") for suffix in ("csv", "parquet")]
+
+
+@pytest.mark.parametrize(
+    "names",
+    [("u", " v "), ("Weight\n(kg)", "v"), ("a\r\nb", 'say "v"'), ("a", "b", "a,b")],
+)
+def test_columns_are_found_whatever_their_names_are(names, library, tmp_path):
+    values = np.random.default_rng(0).normal(size=(20, len(names)))
+    columns = dict(zip(names, values.T.tolist(), strict=True))
+    if "a,b" in names:
+        columns["a,b"] = ["x", "y"] * 10
+    observed = [name for name in names if name != "a,b"]
+    for dataset in (
+        from_array(library(columns))[1],
+        *(each.load(CPU) for each in written(columns, tmp_path)),
+    ):
+        assert [name.strip() for name in dataset.schema.value_names] == [*map(str.strip, observed)]
+        found = dataset.schema.scaling.invert(dataset.images(torch.arange(20)).numpy())
+        assert np.allclose(found, values[:, : len(observed)], atol=1e-5)
+    model = uw.fit(library(columns), steps=2, progress=False, network=uw.MLP(hidden=(4,)))
+    expected = model.encode(values[:, : len(observed)])
+    for new in (library(columns), tmp_path / "a.csv", tmp_path / "a.parquet"):
+        assert np.allclose(model.encode(new), expected, atol=1e-5)
+
+
+@pytest.mark.parametrize("library", [pandas.DataFrame, polars.DataFrame])
+def test_labels_in_one_column_are_those_of_a_table_of_that_column(library):
+    count = 60
+    columns = {
+        "age": list(range(0, 7 * count, 7)),
+        "site": (["a", "b", None] * 20),
+        "day": [datetime.date(2024, 1, 1 + n % 3) for n in range(count)],
+        "ill": [n % 2 == 0 for n in range(count)],
+    }
+    table, x = library(columns), np.random.default_rng(0).normal(size=(count, 3))
+    for name in columns:
+        (one, alone), (whole, frame) = from_array(x, table[name]), from_array(x, table[[name]])
+        assert alone.schema == frame.schema
+        assert torch.equal(alone.codes, frame.codes)
+        assert one == whole
+        _, renamed = from_array(x, table[name], ["label"])
+        assert renamed.factor_names == ("label",)
+        assert torch.equal(renamed.codes, frame.codes)
+        assert renamed.schema.continuous == (("label",) if name == "age" else ())
+    assert alone.factor_labels == (("False", "True"),)
+    with pytest.raises(ValueError, match="expected 1 distinct factor names"):
+        from_array(x, table["site"], ["a", "b"])
+
+
+@pytest.mark.parametrize("library", [pandas, polars])
+def test_a_column_without_a_name_is_factor0(library):
+    labels = library.Series([0, 1] * 10)
+    assert from_array(np.eye(20), labels)[1].factor_names == ("factor0",)
+
+
+def test_text_of_pandas_with_missing_values_is_read_as_labels():
+    labels = pandas.Series(["a", None] * 10, name="site", dtype="string")
+    _, dataset = from_array(np.eye(20), labels)
+    assert dataset.factor_labels == (("a",),)
+    assert dataset.factors(torch.tensor([0, 1])).tolist() == [[0], [-1]]
+
+
+def test_truth_values_are_a_factor_unless_they_are_asked_for(library, tmp_path):
+    columns = {"u": [0.5, 1.0, 2.0, 4.0], "ill": [True, False, True, True]}
+    _, dataset = from_array(library(columns))
+    files = written(columns, tmp_path)
+    for each in (dataset, *(file.load(CPU) for file in files)):
+        assert each.schema.value_names == ("u",)
+        assert each.factor_names == ("ill",)
+        assert each.factor_labels == (("False", "True"),)
+        assert each.codes.tolist() == [[1], [0], [1], [1]]
+    chosen = dataclasses.replace(files[1], key="u,ill").load(CPU)
+    assert chosen.schema.value_names == ("u", "ill")
+
+
+def test_columns_of_lists_are_vectors_as_in_parquet_files(library, tmp_path):
+    columns = {"embedding": [[1.0, 2.0], [3.0, 5.0], [0.0, 1.0]], "u": [0.5, 1.0, 2.0]}
+    _, dataset = from_array(library(columns))
+    pyarrow.parquet.write_table(pyarrow.table(columns), tmp_path / "a.parquet")
+    file = uw.Arrays(tmp_path / "a.parquet").load(CPU)
+    assert dataset.shape == (3,)
+    assert torch.equal(dataset.data, file.data)
+    for wrong in ([[1.0, 2.0], [3.0], [0.0, 1.0]], [["a"], ["b"], ["c"]], [[1.0], None, [2.0]]):
+        with pytest.raises(ValueError, match=r"lists of numbers of equal length, in column 'e'"):
+            from_array(library({"e": wrong, "u": columns["u"]}))
+    with pytest.raises(ValueError, match="expected one label for each row in column 'embedding'"):
+        from_array(np.eye(3), library(columns))
+
+
+def test_every_column_is_read_once(monkeypatch, table):
+    read = []
+    monkeypatch.setattr(Frame, "__getitem__", lambda self, key: read.append(key) or self.data[key])
+    from_array(table)
+    assert sorted(read) == sorted(table.columns)

@@ -2,19 +2,21 @@
 
 import itertools
 import random
+from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 import torch
+from hypothesis import given, strategies as st
 from PIL import Image
 
 from datasets import CPU
 from unweave.data import MISSING, Arrays, Folder, from_array
 from unweave.data.files.label_files import find_label_file, read_labels
 from unweave.data.files.labels import MISSING_WORDS, LabelColumn
-from unweave.data.files.tables import expand_columns
+from unweave.data.files.tables import expand_columns, join_columns
 from unweave.training.overrides import runs_from
 
 NAMES = ["a/one.png", "a/two.png", "b/three.jpg", "four.png"]
@@ -323,6 +325,16 @@ def test_columns_are_named_by_ranges_and_globs(tmp_path, text, expected):
             expand_columns(text, KNOWN, tmp_path)
     else:
         assert expand_columns(text, KNOWN, tmp_path) == expected
+
+
+@given(st.lists(st.text(max_size=5), min_size=1, unique=True))
+def test_names_that_are_joined_are_read_as_these_names(names):
+    assert expand_columns(join_columns(names), names, Path("table.csv")) == names
+
+
+def test_a_line_break_outside_of_quotes_is_explained():
+    with pytest.raises(ValueError, match="put a name with a line break in quotes"):
+        expand_columns("u,a\nb", ["u", "a\nb"], Path("table.csv"))
 
 
 def test_an_unknown_column_lists_the_few_nearest(tmp_path):

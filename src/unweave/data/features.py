@@ -24,9 +24,8 @@ from unweave.core.outputs import npz_bytes, refuse_run_folder
 from unweave.data.dataset import Dataset, Schema
 from unweave.data.files.array_file import TableFile, open_array_file
 from unweave.data.files.build import as_numpy
-from unweave.data.files.factors import read_factors
+from unweave.data.files.factors import FactorTable, read_factors
 from unweave.data.files.rows import Array
-from unweave.data.files.tables import join_columns
 
 KEY = "features"
 
@@ -67,15 +66,13 @@ def write_features(
 def with_features(dataset: Dataset, path: Path) -> DatasetWithFeatures:
     """Add the features of a file to the factors that selections can use."""
     file = open_array_file(path)
-    key = (
-        join_columns(file.names)
-        if isinstance(file, TableFile)
-        else ""
-        if file.names == [""]
-        else KEY
-    )
     with naming(path):
-        table = read_factors(file, key, default="feature")
+        if isinstance(file, TableFile):
+            columns = [file.labels(name) for name in file.names]
+            table = FactorTable.from_columns(columns, file.count)
+        else:
+            key = "" if file.names == [""] else KEY
+            table = read_factors(file, key, default="feature")
     if len(table.codes) != dataset.size:
         raise ValueError(
             f"expected {dataset.size:,} rows of features in {path}, one per observation of the "

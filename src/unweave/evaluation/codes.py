@@ -10,9 +10,15 @@ import torch
 from numpy.typing import NDArray
 
 from unweave.data import Dataset
-from unweave.data.files.array_file import ArrayFile, TableFile, open_array_file, read_array
+from unweave.data.files.array_file import (
+    ArrayFile,
+    TableFile,
+    open_array_file,
+    read_array,
+    read_rows,
+)
 from unweave.data.files.columns import list_some
-from unweave.data.files.tables import CsvFile, join_columns
+from unweave.data.files.tables import CsvFile
 from unweave.evaluation.model import Array, FittedModel
 from unweave.latents import Latent
 
@@ -146,7 +152,7 @@ def _read_columns(file: TableFile, expected: Sequence[str]) -> tuple[Array, list
             f"expected the columns {', '.join(expected)} in {file.path}, got none named "
             f"{missing[0]}"
         )
-    codes = read_array(file, join_columns(expected))
+    codes = read_rows(file.rows(expected), str(file.path))
     if _NAME not in file.names:
         return codes, []
     names = file.cells(_NAME) if isinstance(file, CsvFile) else file.labels(_NAME).row_names

@@ -273,8 +273,12 @@ def open_like(path: str | Path, schema: Schema, data: Data) -> NewObservations:
         if rows.dtype == np.uint8 and schema.bounded and schema.scaling.method == "none":
             unit = BYTES.unit[0]
     else:
-        spec = dataclasses.replace(spec, key=_key(spec, schema), ignore="")
-        rows, names, notes = spec.raw()
+        file = open_array_file(place)
+        columns = None
+        if isinstance(file, TableFile) and schema.value_names:
+            columns = columns_like(schema, file)
+        key = spec.key if spec.key in file.names else None
+        rows, names, notes = dataclasses.replace(spec, key=key, ignore="").raw(columns)
         with naming(path):
             arrange_like(schema, np.broadcast_to(np.uint8(0), rows.shape))  # refuse other shapes
         notes = [f"{rows.shape[0]:,} observations of shape {schema.shape}", *notes]
@@ -290,11 +294,3 @@ def open_like(path: str | Path, schema: Schema, data: Data) -> NewObservations:
         notes=tuple(notes),
     )
     return NewObservations(described, rows, str(path), unit, row_names=names)
-
-
-def _key(spec: Arrays, schema: Schema) -> str | None:
-    """Return which array or columns of a file are the observations; None for the usual one."""
-    file = open_array_file(Path(spec.path))
-    if isinstance(file, TableFile) and schema.value_names:
-        return columns_like(schema, file)
-    return spec.key if spec.key in file.names else None

@@ -14,10 +14,16 @@ import numpy as np
 from numpy.typing import NDArray
 
 from unweave.core.hints import naming
-from unweave.data.files.array_file import ArrayFile, TableFile, open_array_file, read_array
+from unweave.data.files.array_file import (
+    ArrayFile,
+    TableFile,
+    open_array_file,
+    read_array,
+    read_rows,
+)
 from unweave.data.files.columns import choose_columns, csv_notes, list_some
 from unweave.data.files.labels import LabelColumn
-from unweave.data.files.tables import expand_columns, join_columns
+from unweave.data.files.tables import expand_columns
 from unweave.metrics.arrays import as_texts
 
 Array = NDArray[Any]
@@ -103,8 +109,7 @@ def _read_codes(path: Path, key: str, factors_key: str) -> _Codes:
     chosen = choose_columns(file, key or None, factors_key or None, "")
     for note in chosen.factors.notes:
         _note(f"{path.name}: {_as_codes(note)}")
-    columns = expand_columns(join_columns(chosen.observed), file.names, path)
-    values = np.asarray(read_array(file, join_columns(columns)), np.float64)
+    values = np.asarray(read_rows(file.rows(chosen.observed), str(path)), np.float64)
     names = chosen.factors.names
     return _Codes(values, chosen.factors.row_names, [file.labels(name) for name in names])
 

@@ -9,13 +9,13 @@ from unweave.core.memory import main_memory
 from unweave.data.files.frames import Frame
 from unweave.data.files.hdf5 import Hdf5File
 from unweave.data.files.npy import NpyFile, NpzFile
-from unweave.data.files.rows import Array, InMemoryRows
+from unweave.data.files.rows import Array, InMemoryRows, Rows
 from unweave.data.files.tables import CsvFile, ParquetFile
 
 EXTENSIONS = (".npy", ".npz", ".h5", ".hdf5", ".parquet", ".csv")
 
 
-# Their arrays are columns, several of which can be read together.
+# `rows(columns)` reads several columns side by side.
 TableFile = CsvFile | ParquetFile | Frame
 ArrayFile = NpyFile | NpzFile | Hdf5File | TableFile  # `names` of arrays, and `rows(name)` of each
 
@@ -51,11 +51,15 @@ def open_array_file(path: Path) -> ArrayFile:
 
 def read_array(file: ArrayFile, name: str) -> Array:
     """Read a whole array of a file, unless it cannot fit into memory."""
-    rows = file.rows(name)
+    return read_rows(file.rows(name), f"{name!r} of {file.path}")
+
+
+def read_rows(rows: Rows, where: str) -> Array:
+    """Read all rows, unless they cannot fit into memory."""
     if isinstance(rows, InMemoryRows):
         return rows.array
     if (size := math.prod(rows.shape) * rows.dtype.itemsize) > main_memory():
-        raise ValueError(f"{name!r} of {file.path} has {size:,} bytes, which do not fit in memory")
+        raise ValueError(f"{where} has {size:,} bytes, which do not fit in memory")
     return rows.read(0, rows.shape[0])
 
 

@@ -22,7 +22,7 @@ from unweave.data.files.array_file import ArrayFile, TableFile, check_key, open_
 from unweave.data.files.build import as_numpy, build_dataset, observe, observed_dataset, take_split
 from unweave.data.files.columns import choose_columns, list_some
 from unweave.data.files.factors import NAMES_KEY, FactorTable, read_factors
-from unweave.data.files.frames import is_frame
+from unweave.data.files.frames import as_frame
 from unweave.data.files.interpretation import ArrayAxes, interpret_shape
 from unweave.data.files.labels import LABEL_WORDS
 from unweave.data.files.rows import MOST, Array, RawRows, Rows, file_state
@@ -106,21 +106,25 @@ class Arrays:
             )
         return dataset.to(device)
 
-    def raw(self) -> RawRows:
-        """Open the observations as they are stored, without labels."""
+    def raw(self, columns: Sequence[str] | None = None) -> RawRows:
+        """Open the observations as they are stored, without labels.
+
+        `columns` are those of a table to read, by default those that `key` names.
+        """
         file = open_array_file(Path(self.path))
-        rows, _, columns, factors, notes = dataclasses.replace(self, factors_key=None)._open(file)
+        unlabelled = dataclasses.replace(self, factors_key=None)
+        rows, _, columns, factors, notes = unlabelled._open(file, columns)
         if columns:
             notes = [f"{len(columns):,} columns are observations: {list_some(columns)}"]
         return RawRows(rows, factors.row_names if factors else (), notes)
 
-    def _open(self, file: ArrayFile) -> _Opened:
+    def _open(self, file: ArrayFile, columns: Sequence[str] | None = None) -> _Opened:
         if isinstance(file, TableFile):
-            columns, factors = choose_columns(file, self.key, self.factors_key, self.ignore)
-            key = join_columns(columns)
-            rows = file.rows(key)
+            key = columns or self.key
+            columns, factors = choose_columns(file, key, self.factors_key, self.ignore)
+            rows = file.rows(columns)
             _reject_text(file, rows, columns)
-            return _Opened(rows, key, columns, factors, [])
+            return _Opened(rows, join_columns(columns), columns, factors, [])
         key = check_key(file, self.key or _usual_key(file))
         return _Opened(file.rows(key), key, [], None, self._unread(file, key))
 
@@ -220,7 +224,7 @@ def from_array(
     place = _as_device(device)
     observed = observe(images, factors, names)
     dataset = observed_dataset(observed, scale, axes)
-    if observed.value_names or is_frame(factors):
+    if observed.value_names or as_frame(factors) is not None:
         labels = dataset.codes.numpy()
         named = (dataset.factor_names, dataset.factor_labels, observed.value_names)
         digest = _digest(observed.images, labels, named)

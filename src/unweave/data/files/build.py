@@ -16,8 +16,8 @@ from unweave.data.cache import cached_json
 from unweave.data.dataset import ArrayDataset, Schema
 from unweave.data.files.columns import choose_columns
 from unweave.data.files.copies import first_copies
-from unweave.data.files.factors import FactorTable
-from unweave.data.files.frames import Frame, is_frame
+from unweave.data.files.factors import FactorTable, check_names
+from unweave.data.files.frames import Frame, as_frame, is_frame
 from unweave.data.files.interpretation import (
     ArrayAxes,
     Interpretation,
@@ -41,7 +41,6 @@ from unweave.data.files.rows import (
 )
 from unweave.data.files.statistics import Scan, find_not_finite, scan
 from unweave.data.files.streaming import StreamedDataset, streaming_notes
-from unweave.data.files.tables import join_columns
 from unweave.data.random_split import DataSplit, split_rows
 from unweave.data.scaling import Scaling, ScalingMethod
 
@@ -95,23 +94,24 @@ def observe(
     if (labels := _read_labels(factors, names, (frame.count,))) is not None:
         notes = (*table.notes, *labels.notes)
         table = dataclasses.replace(labels, row_names=table.row_names, notes=notes)
-    return Observed(frame.rows(join_columns(columns)).array, table, tuple(columns))
+    return Observed(frame.rows(columns).array, table, tuple(columns))
 
 
 def _read_labels(
     factors: ArrayLike | Tensor | None, names: Sequence[str] | None, shape: tuple[int, ...]
 ) -> FactorTable | None:
-    """Read the factors of observations in memory; columns of a table have names."""
+    """Read the factors of observations in memory: an array, a table or a column of one."""
     if factors is None:
         return None
-    if names is None and is_frame(factors) and shape == (Frame(factors).count,):
-        frame = Frame(factors)
-        return FactorTable.from_columns([frame.labels(name) for name in frame.names], frame.count)
-    values = as_numpy(factors)
-    name = getattr(factors, "name", None)  # of a series, a column of a table
-    if names is None and values.ndim == 1 and name is not None:
-        names = [str(name)]
-    return FactorTable.from_values(values, names, shape[0] if shape else None)
+    frame = as_frame(factors)
+    if frame is None or shape != (frame.count,):
+        return FactorTable.from_values(as_numpy(factors), names, shape[0] if shape else None)
+    columns = [frame.labels(name) for name in frame.names]
+    named = check_names(frame.names if names is None else names, len(columns))
+    renamed = [
+        dataclasses.replace(each, name=name) for name, each in zip(named, columns, strict=True)
+    ]
+    return FactorTable.from_columns(renamed, frame.count)
 
 
 def observed_dataset(

@@ -27,17 +27,18 @@ class TableColumns(NamedTuple):
 
 
 def choose_columns(
-    file: TableFile, key: str | None, factors_key: str | None, ignore: str
+    file: TableFile, key: str | Sequence[str] | None, factors_key: str | None, ignore: str
 ) -> TableColumns:
     """Choose the columns of a table, with notes on those that were not named.
 
     By default columns of numbers are observations. Of the columns of text, those that hardly repeat
     name the rows, and the others are factors. If `key` or `factors_key` names columns, only these
-    are observations or factors; "" names no factors.
+    are observations or factors; "" names no factors. As text, `key` may have ranges and globs.
     """
     names, path = file.names, file.path
     ignored = set(expand_columns(ignore, names, path)) if ignore else set()
-    observed = [n for n in expand_columns(key, names, path) if n not in ignored] if key else []
+    named = expand_columns(key, names, path) if key and isinstance(key, str) else key or []
+    observed = [name for name in named if name not in ignored]
     chosen = expand_columns(factors_key, names, path) if factors_key else []
     labels = [file.labels(name) for name in chosen]
     notes = csv_notes(file, chosen)
@@ -69,7 +70,8 @@ def choose_columns(
     odd = [] if key else unlike_names(observed)
     if odd or len(observed) < len(names):
         own = [column.name for column in labels]
-        spoils = are_spectra([n for n in observed if n not in odd]) and not are_spectra(observed)
+        usual = set(observed) - set(odd)
+        spoils = are_spectra([n for n in observed if n in usual]) and not are_spectra(observed)
         hint = f"; {_odd_note(odd, own, spoils, isinstance(file, Frame))}" if odd else ""
         notes.insert(0, f"{len(observed):,} columns are observations: {list_some(observed)}{hint}")
     if ignored:

@@ -11,10 +11,9 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from unweave.data.files.array_file import ArrayFile, TableFile, check_key, read_array
+from unweave.data.files.array_file import ArrayFile, check_key, read_array
 from unweave.data.files.labels import LabelColumn
 from unweave.data.files.rows import MOST, Array
-from unweave.data.files.tables import expand_columns
 from unweave.data.lattice import Factor, Labels, Lattice
 
 NAMES_KEY = "factor_names"
@@ -56,11 +55,7 @@ class FactorTable:
             )
         if names is None:
             names = [f"factor{k}" for k in range(values.shape[1])]
-        if len(names) != values.shape[1] or len(set(names)) != len(names):
-            raise ValueError(
-                f"expected {values.shape[1]} distinct factor names, got {list(names)}: name each "
-                "column once"
-            )
+        names = check_names(names, values.shape[1])
         pairs = zip(names, values.T, strict=True)
         return cls.from_columns([LabelColumn.from_array(*pair) for pair in pairs], len(values))
 
@@ -104,16 +99,22 @@ class FactorTable:
         return lattice if bool((lattice.index(self.codes) == torch.arange(count)).all()) else None
 
 
+def check_names(names: Sequence[str], count: int) -> Sequence[str]:
+    """Return the names of factors, after rejecting any but that many distinct ones."""
+    if len(names) != count or len(set(names)) != len(names):
+        raise ValueError(
+            f"expected {count} distinct factor names, got {list(names)}: name each column once"
+        )
+    return names
+
+
 def read_factors(
     file: ArrayFile, key: str, count: int | None = None, default: str = "factor"
 ) -> FactorTable:
-    """Read factors from a file, with their names if the file has them; by default factor0, ...
+    """Read factors from an array of a file; by default their names are factor0, ...
 
     `count` is the number of observations, if it is known.
     """
-    if isinstance(file, TableFile):
-        columns = [file.labels(name) for name in expand_columns(key, file.names, file.path)]
-        return FactorTable.from_columns(columns, len(columns[0].known))
     rows = file.rows(check_key(file, key))
     if math.prod(rows.shape) * rows.dtype.itemsize > MOST:
         raise ValueError(f"{key!r} of {file.path} is too large for factors: {rows.shape}")

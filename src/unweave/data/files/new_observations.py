@@ -19,7 +19,6 @@ from unweave.data.files.csv_text import is_number
 from unweave.data.files.frames import Frame, is_frame
 from unweave.data.files.interpretation import group_names
 from unweave.data.files.rows import Array, IndexedRows, Rows
-from unweave.data.files.tables import join_columns
 from unweave.data.lattice import check_indices
 
 _FAR = 20  # standard deviations from the mean that are hardly of the same kind
@@ -105,20 +104,20 @@ def as_array_like(schema: Schema, observations: ArrayLike | Tensor) -> Array:
     return frame.rows(columns_like(schema, frame)).array
 
 
-def columns_like(schema: Schema, file: TableFile) -> str:
-    """Return which columns of a table are the observations, by name, as `TableFile.rows` takes it.
+def columns_like(schema: Schema, file: TableFile) -> list[str]:
+    """Return which columns of a table are the observations, by name.
 
-    Names that are numbers are the same if their values are: 400 and 400.0. If the dataset has no
-    names, the columns are those that are observations by default.
+    Names that are numbers are the same if their values are: 400 and 400.0. Spaces around a name do
+    not matter. If the dataset has no names, the columns are those that are observations by default.
     """
     if not schema.value_names:
-        return join_columns(choose_columns(file, None, None, "").observed)
-    by_name = {name: name for name in file.names}
+        return choose_columns(file, None, None, "").observed
+    by_name = {name.strip(): name for name in file.names} | {name: name for name in file.names}
     by_number = {float(name): name for name in reversed(file.names) if is_number(name)}
     found, missing = list[str](), list[str]()
     for name in schema.value_names:
         other = by_number.get(float(name)) if is_number(name) else None
-        match = by_name.get(name, other)
+        match = by_name.get(name, by_name.get(name.strip(), other))
         (missing if match is None else found).append(match or name)
     if missing:
         others = f" and {len(missing) - 3} others" if len(missing) > 3 else ""
@@ -126,7 +125,7 @@ def columns_like(schema: Schema, file: TableFile) -> str:
             f"expected the {len(schema.value_names)} columns that the model was trained on, but "
             f"{file.path} has no column {', '.join(map(repr, missing[:3]))}{others}"
         )
-    return join_columns(found)
+    return found
 
 
 def arrange_like(schema: Schema, array: Array) -> Array:

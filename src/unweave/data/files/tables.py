@@ -3,7 +3,6 @@
 import csv
 import dataclasses
 import fnmatch
-import io
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -38,7 +37,7 @@ from unweave.data.files.rows import (
     reject_bombs,
 )
 
-# Beginnings of the names of types of Parquet; bool is a number.
+# Beginnings of the names of types of Parquet.
 _NUMBERS = ("int", "uint", "float", "halffloat", "double", "decimal", "bool")
 _TEXT = ("string", "large_string")
 
@@ -47,8 +46,8 @@ _TEXT = ("string", "large_string")
 class ParquetFile:
     """A Parquet file: numeric columns, columns of text, and columns of lists of equal length.
 
-    Dates, times and other values that can be written as text are read as text.
-    An array is one column, or several, as `expand_columns` reads them.
+    Dates, times and other values that can be written as text are read as text. So are truth values,
+    unless they are asked for as numbers.
     """
 
     path: Path
@@ -65,8 +64,9 @@ class ParquetFile:
             return int(self._open().metadata.num_rows)
 
     def is_text(self, column: str) -> bool:
-        """Return whether a column holds text, dates or anything else but numbers."""
-        return not self._types[column].startswith(_NUMBERS) and "list" not in self._types[column]
+        """Return whether a column holds text, truth values or anything else but numbers."""
+        kind = self._types[column]
+        return kind == "bool" or not (kind.startswith(_NUMBERS) or "list" in kind)
 
     def labels(self, column: str) -> LabelColumn:
         """Return a column as labels; nulls are missing."""
@@ -79,13 +79,14 @@ class ParquetFile:
             values = _plain(whole, self._types[column], column).combine_chunks()
             known = np.array(values.is_valid().to_numpy(zero_copy_only=False))
             plain = values.drop_null().to_numpy(zero_copy_only=False)
+            if plain.dtype.kind == "b":
+                plain = plain.astype(str)
         labels = LabelColumn.from_array(column, plain, in_table=True)
         known[known] = labels.known
         return dataclasses.replace(labels, known=known)
 
-    def rows(self, name: str) -> Rows:
+    def rows(self, columns: Sequence[str]) -> Rows:
         """Return columns side by side (N, columns), or a column of lists as (N, length)."""
-        columns = expand_columns(name, self.names, self.path)
         where = str(self.path)
         with reading_arrays(where):
             groups = self._row_groups(columns)
@@ -173,8 +174,7 @@ class CsvFile:
     Values are separated by commas, semicolons or tabs. Unless they are separated by commas, numbers
     may have decimal commas, as 23,25 and 1.234,5 do. If the first line has only numbers, it is an
     observation and the columns are named column0, column1, ..., unless it numbers the columns, as
-    0,1,2 does. A first column without a name is called row. An array is one column, or several, as
-    `expand_columns` reads them.
+    0,1,2 does. A first column without a name is called row.
     """
 
     path: Path
@@ -230,9 +230,8 @@ class CsvFile:
         """Return a column as labels; see `MISSING_WORDS` for cells that are missing."""
         return LabelColumn.from_cells(column, self.cells(column))
 
-    def rows(self, name: str) -> Rows:
+    def rows(self, columns: Sequence[str]) -> Rows:
         """Return columns side by side (N, columns): numbers, or objects if there is text."""
-        columns = expand_columns(name, self.names, self.path)
         self._reject_missing(columns)
         return InMemoryRows(np.stack([self._values(column) for column in columns], 1))
 
@@ -374,25 +373,34 @@ def _matching_columns(item: str, known: Sequence[str]) -> list[str]:
 def split_columns(name: str, known: Sequence[str] = ()) -> list[str]:
     """Split the names of columns at commas, unless a column has that very name.
 
-    Names that contain a comma are in quotes.
+    Names that contain a comma, or begin or end with a space, are in quotes.
 
-    >>> split_columns('height, "a,b"')
+    >>> split_columns('height , "a,b"')
     ['height', 'a,b']
     """
     if name in known:
         return [name]
-    return [column.strip() for column in next(csv.reader([name], skipinitialspace=True), [""])]
+    try:
+        items = next(csv.reader([name], skipinitialspace=True), [""])
+    except csv.Error:
+        raise ValueError(
+            f"expected names of columns, got {name!r}: put a name with a line break in quotes"
+        ) from None
+    return [item if item in known else item.strip() for item in items]
 
 
 def join_columns(columns: Sequence[str]) -> str:
-    """Join the names of columns by commas.
+    """Join the names of columns by commas, as `split_columns` reads them.
 
     >>> join_columns(["height", "a,b"])
     'height,"a,b"'
     """
-    line = io.StringIO()
-    csv.writer(line, lineterminator="").writerow(columns)
-    return line.getvalue()
+    return ",".join(map(_quoted, columns))
+
+
+def _quoted(name: str) -> str:
+    plain = name and name == name.strip() and not any(sign in name for sign in ',"\r\n')
+    return name if plain else '"{}"'.format(name.replace('"', '""'))
 
 
 def reject_missing(missing: dict[str, Array], path: Path, in_memory: bool = False) -> None:
