@@ -14,6 +14,7 @@ import torch
 import unweave as uw
 from unweave.data import from_array
 from unweave.data.files.frames import is_frame
+from unweave.data.splits import with_split
 
 CPU = torch.device("cpu")
 LIBRARIES = {"pandas": pandas.DataFrame, "polars": polars.DataFrame, "arrow": pyarrow.table}
@@ -280,3 +281,14 @@ def test_every_column_is_read_once(monkeypatch, table):
     monkeypatch.setattr(Frame, "__getitem__", lambda self, key: read.append(key) or self.data[key])
     from_array(table)
     assert sorted(read) == sorted(table.columns)
+
+
+def test_names_of_rows_are_those_of_the_table_of_the_spec(table):
+    names = [f"T{n}" for n in range(60)]
+    plain, _ = from_array(table[WAVELENGTHS])
+    named, _ = from_array(table[["sample", *WAVELENGTHS]])
+    others, _ = from_array(Frame({"sample": np.array(names, object), **table[WAVELENGTHS].data}))
+    assert plain == named == others  # they are the same observations
+    for spec, expected in ((plain, ""), (named, "S"), (others, "T")):
+        for split in (spec, with_split(spec, "train"), with_split(spec, "test")):
+            assert {name[0] for name in split.load(CPU).row_names} == set(expected)

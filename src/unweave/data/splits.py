@@ -13,6 +13,7 @@ from typing import cast, get_args, get_type_hints
 
 from unweave.core.hints import suggestion
 from unweave.core.spec import from_json, to_json
+from unweave.data.files.arrays import InMemory
 from unweave.data.pairs import Paired
 from unweave.data.random_split import DataSplit
 from unweave.data.selected import Selected
@@ -62,6 +63,8 @@ def with_split(data: AnyData, split: AnySplit) -> AnyData:
     if isinstance(data, Selected):
         return dataclasses.replace(data, source=cast(SourceData, with_split(data.source, split)))
     other: AnyData = from_json(type(data), to_json(data) | {"split": split})
+    if isinstance(data, InMemory) and isinstance(other, InMemory) and data.bound is not None:
+        other.bind(data.bound)
     return other
 
 

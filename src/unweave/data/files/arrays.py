@@ -173,13 +173,21 @@ class InMemory:
 
     def __post_init__(self) -> None:
         if (bound := _BOUND.get(self._array)) is not None:
-            _IN_USE[id(self)] = bound
-            finalize(self, _IN_USE.pop, id(self), None)
+            self.bind(bound)
+
+    def bind(self, dataset: ArrayDataset) -> None:
+        """Keep the dataset as long as the spec is in use."""
+        _IN_USE[id(self)] = dataset
+        finalize(self, _IN_USE.pop, id(self), None)
+
+    @property
+    def bound(self) -> ArrayDataset | None:
+        """The whole of the data, if they are bound in this process."""
+        return _IN_USE.get(id(self), _BOUND.get(self._array))
 
     def load(self, device: torch.device) -> Dataset:
         """Copy the bound array, or a split of it, to a device."""
-        bound = _BOUND.get(self._array)
-        if bound is None:
+        if (bound := self.bound) is None:
             raise DataNotFound(
                 f"expected an array {self.shape} of {self.dtype} with digest {self.digest[:12]} to "
                 "be bound in this process, got none: call from_array(images, factors) with it and "
@@ -193,7 +201,8 @@ class InMemory:
         return self.digest, self.scale, self.axes
 
 
-# The arrays behind the specs, and those that each spec keeps alive, by the spec's id.
+# The arrays behind the specs, the latest of those that differ only in names of the rows; and the
+# one that each spec keeps alive, by the spec's id.
 _BOUND: WeakValueDictionary[tuple[str | None, ...], ArrayDataset] = WeakValueDictionary()
 _IN_USE: dict[int, ArrayDataset] = {}
 
@@ -232,7 +241,9 @@ def from_array(
         values = None if factors is None else as_numpy(factors)
         digest = _digest(observed.images, values, dataset.factor_names)
     dataset = dataset.to(place)
-    _BOUND.setdefault((digest, scale, axes), dataset)
+    known = _BOUND.get((digest, scale, axes))
+    if known is None or list(known.row_names) != list(dataset.row_names):
+        _BOUND[digest, scale, axes] = dataset
     shape, dtype = observed.images.shape, str(observed.images.dtype)
     return InMemory(digest, shape, dtype, scale, axes), dataset
 
