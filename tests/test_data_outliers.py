@@ -1,7 +1,9 @@
 """Values so extreme that scaling leaves all others nearly equal are named; heavy tails are not."""
 
 import numpy as np
+import pandas
 import pytest
+import torch
 
 import unweave as uw
 from unweave.data.files import outliers
@@ -10,6 +12,8 @@ from unweave.data.random_split import split_rows
 from unweave.evaluation.validation import Validation
 from unweave.report import analysis
 from unweave.report.verdict import verdict
+
+CPU = torch.device("cpu")
 
 
 def spectra(rows=80, columns=24):
@@ -53,13 +57,52 @@ def test_a_broken_row_and_a_number_that_stands_for_missing_values_are_found():
     x = spectra(300)
     x[7] *= 1e7
     (note,) = notes(x)
-    assert "(24 values in 1 observations)" in note
+    assert "(24 values in 1 observation)" in note
     x = spectra(300)
     scattered = np.random.default_rng(0).permutation(x.size)[:20]
     x.reshape(-1)[scattered] = -99999
-    (note,) = notes(x)
-    assert "(20 values in" in note
-    assert "-99999 in value" in note
+    for scale in ("standardise", "common", "none"):
+        (note,) = notes(x, scale=scale)
+        assert "(20 values in" in note
+        assert "-99999 in value" in note
+
+
+@pytest.mark.parametrize("share", [0.02, 0.05, 0.2, 0.45])
+@pytest.mark.parametrize("scale", ["common", "standardise"])
+def test_a_number_that_stands_for_missing_values_is_found_however_many_are_missing(share, scale):
+    rng = np.random.default_rng(1)
+    x = np.column_stack([spectra(300, 4), rng.integers(0, 4, 300)])
+    for columns in ([2], [4], [0, 3, 4]):
+        broken, cells = x.copy(), np.argwhere(np.ones((300, len(columns)), bool))
+        chosen = cells[rng.permutation(len(cells))[: round(share * len(cells))]]
+        broken[chosen[:, 0], np.array(columns)[chosen[:, 1]]] = -9999
+        (note,) = notes(broken, scale=scale)
+        rows = len(np.unique(chosen[:, 0]))
+        assert f"({len(chosen)} values in {rows} observations)" in note
+        assert note.count("-9999 in value") == 3
+
+
+@pytest.mark.parametrize("share", [0.002, 0.2])
+def test_pixels_without_data_are_found(share):
+    x = np.random.default_rng(0).uniform(0, 3, (50, 1, 16, 16)).astype(np.float32)
+    x.reshape(-1)[np.random.default_rng(1).permutation(x.size)[: int(share * x.size)]] = -9999
+    assert "-9999 in channel 0" in notes(x)[0]
+
+
+def test_advice_fits_the_data(tmp_path):
+    x = np.random.default_rng(0).poisson(9, (300, 3)).astype(float)
+    x[9, 1] = 8009
+    columns = dict(zip("abc", x.T, strict=True))
+    pandas.DataFrame(columns).to_csv(tmp_path / "a.csv", index=False)
+    (file,) = [
+        note for note in uw.Arrays(tmp_path / "a.csv").load(CPU).notes if "extreme value" in note
+    ]
+    assert "an extreme value leaves all others nearly equal after scaling: 8009 in column b" in file
+    assert file.endswith("or leave the column out with data.ignore=b")
+    (table,) = notes(pandas.DataFrame(columns), scale="counts")
+    assert table.startswith("an extreme value outweighs all others: 8009 in column b")
+    assert " 700 times as far from the median" in table
+    assert table.endswith("remove the observation, or leave the column out")
 
 
 def test_a_pixel_far_brighter_than_all_others_is_named():
@@ -75,6 +118,14 @@ def sharp_peaks(rng):
     return x
 
 
+def copies_of_heavy_tails(rng):
+    return rng.pareto(0.5, (40, 20))[rng.integers(0, 40, 300)]
+
+
+def zeros_and_heavy_tails(rng):
+    return np.where(rng.random((200, 50)) < 0.4, 0, rng.lognormal(0, 3, (200, 50)))
+
+
 def bright_pixels(rng):
     x = rng.poisson(5, (200, 12, 12)).astype(np.uint16)
     x[rng.integers(0, 200, 5), rng.integers(0, 12, 5), 4] = 65535
@@ -87,6 +138,16 @@ NORMAL = {
     "cell counts": (lambda rng: rng.negative_binomial(0.1, 0.01, (200, 80)), {"scale": "counts"}),
     "sparse": (lambda rng: rng.lognormal(0, 2, (200, 80)) * (rng.random((200, 80)) < 0.05), {}),
     "one-hot": (lambda rng: 3.5 * np.eye(80)[rng.integers(0, 80, 200)], {}),
+    "cauchy": (lambda rng: rng.standard_cauchy((200, 50)), {}),
+    "rounded cauchy": (lambda rng: np.rint(3 * rng.standard_cauchy((200, 50))), {}),
+    "copies of heavy tails": (copies_of_heavy_tails, {}),
+    "zeros and heavy tails": (zeros_and_heavy_tails, {}),
+    "zeros and heavy tails, common": (zeros_and_heavy_tails, {"scale": "common"}),
+    "many zeros": (lambda rng: rng.poisson(0.05, (300, 80)), {"scale": "counts"}),
+    "saturated": (lambda rng: np.minimum(rng.lognormal(0, 3, (300, 50)), np.exp(6)), {}),
+    "clipped": (lambda rng: rng.normal(size=(200, 50)).clip(-1, 1), {"scale": "common"}),
+    "doses": (lambda rng: rng.choice([0, 0.1, 1, 10, 100, 1000], (200, 8)), {}),
+    "two values": (lambda rng: 1000.0 * (rng.random((200, 50)) < 0.05), {}),
     "sharp peaks": (sharp_peaks, {}),
     "sharp peaks, common": (sharp_peaks, {"scale": "common"}),
     "bright pixels": (bright_pixels, {}),

@@ -192,10 +192,12 @@ def build_dataset(
             "split, so that no held-out observation has a copy in the training split"
         )
     if inspect:
-        third = partial(find_extremes, whole, layout, scaling)
+        third = partial(find_extremes, whole, layout, scaling, first)
         known = [*pass_key, "extremes", method]
         extremes = cached_json(known, Extremes, third) if cached else third()
-        described += describe_extremes(extremes, layout, value_names, row_names)
+        described += describe_extremes(
+            extremes, layout, scaling, value_names, row_names, in_memory=not key
+        )
     schema = Schema(
         size=rows.shape[0],
         shape=layout.shape,
