@@ -5,7 +5,10 @@ import pytest
 import torch
 
 import unweave as uw
+from unweave.data.files import copies
 from unweave.data.files.build import array_dataset, take_split
+from unweave.data.files.copies import first_copies
+from unweave.data.files.rows import InMemoryRows
 from unweave.data.random_split import PERCENT, split_rows
 from unweave.data.splits import with_split
 from unweave.training.own_data import Datasets
@@ -76,3 +79,31 @@ def test_copies_are_recognised_by_value_whatever_the_order_of_axes_and_bytes():
     assert array_dataset(images.transpose(0, 3, 1, 2)).first.tolist() == expected
     swapped = images.astype(">f8")
     assert array_dataset(swapped, scale="standardise").first.tolist() == expected
+
+
+@pytest.mark.parametrize("dtype", ["f4", "f8", "u1", "i2", "?"])
+@pytest.mark.parametrize("columns", [1, 3, 5])
+def test_first_copies_are_those_of_a_plain_search(dtype, columns):
+    """Also for values that differ in few bits, such as small whole numbers."""
+    x = np.random.default_rng(columns).integers(0, 4, (300, columns)).astype(dtype)
+    seen = {}
+    expected = [seen.setdefault(row.tobytes(), number) for number, row in enumerate(x)]
+    assert first_copies(InMemoryRows(x), lambda block: block).tolist() == expected
+    assert first_copies(InMemoryRows(x[list(seen.values())]), lambda block: block) is None
+
+
+def test_rows_with_the_same_first_checksum_are_told_apart_by_the_second(monkeypatch):
+    def checksums(block):
+        return np.stack([block[:, 0] % 2, block[:, 0]]).astype(np.uint64)
+
+    monkeypatch.setattr(copies, "_checksums", checksums)
+    for values, expected in (([2, 4, 2, 1, 4, 3], [0, 1, 0, 3, 1, 5]), ([2, 4, 1], None)):
+        found = first_copies(InMemoryRows(np.array(values)[:, None]), lambda block: block)
+        assert found is None if expected is None else found.tolist() == expected
+
+
+def test_data_that_are_not_searched_for_copies_say_so(monkeypatch):
+    monkeypatch.setattr(copies, "MOST", 300 * 3 * 8 - 1)
+    whole = array_dataset(mixed())
+    assert whole.first is None
+    assert any("are not searched for copies" in note for note in whole.notes)

@@ -15,7 +15,7 @@ from unweave.core.memory import main_memory
 from unweave.data.cache import cached_json
 from unweave.data.dataset import ArrayDataset, Schema
 from unweave.data.files.columns import choose_columns
-from unweave.data.files.copies import first_copies
+from unweave.data.files.copies import are_compared, first_copies
 from unweave.data.files.factors import FactorTable, check_names
 from unweave.data.files.frames import Frame, as_frame, is_frame
 from unweave.data.files.interpretation import (
@@ -190,6 +190,11 @@ def build_dataset(
         described.append(
             f"{count:,} observations, {len(np.unique(first)):,} distinct: copies are in the same "
             "split, so that no held-out observation has a copy in the training split"
+        )
+    elif inspect and not are_compared(whole):
+        described.append(
+            "data of more than 1 GiB are not searched for copies: if there are any, they may be in "
+            "different splits"
         )
     if inspect:
         third = partial(find_extremes, whole, layout, scaling, first)
