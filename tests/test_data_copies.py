@@ -1,17 +1,21 @@
 """Copies of an observation are in one split, so that none of what is held out is trained on."""
 
+from contextlib import suppress
+
 import numpy as np
 import pytest
 import torch
 
 import unweave as uw
-from unweave.data.files import copies
+from unweave.data import Selected, Subset
+from unweave.data.files import build, copies
 from unweave.data.files.build import array_dataset, take_split
 from unweave.data.files.copies import first_copies
 from unweave.data.files.rows import InMemoryRows
 from unweave.data.random_split import PERCENT, split_rows
 from unweave.data.splits import with_split
 from unweave.training.own_data import Datasets
+from unweave.training.store import Store
 
 CPU = torch.device("cpu")
 
@@ -63,12 +67,37 @@ def test_every_row_is_in_one_split_and_many_copies_are_trained_on():
         split_rows("validation", 100, np.arange(100) % 5)
 
 
-def test_nothing_is_held_out_of_few_distinct_observations():
-    data, whole = uw.data.from_array(mixed(distinct=40))
+@pytest.mark.parametrize("distinct", range(1, 15))
+def test_an_observation_that_is_a_tenth_of_the_data_is_never_held_out(distinct):
+    first = np.arange(20 * distinct) % distinct
+    held_out = []
+    for split in ("validation", "test"):
+        with suppress(ValueError):  # too few
+            held_out += split_rows(split, len(first), first).tolist()
+    frequent = distinct < 10
+    assert bool(held_out) != frequent
+    assert len(held_out) + len(split_rows("train", len(first), first)) == len(first)
+
+
+@pytest.mark.parametrize(("distinct", "split"), [(5, "all"), (40, "all"), (50, "train")])
+def test_nothing_is_held_out_of_few_distinct_observations(distinct, split, tmp_path):
+    x = mixed(distinct)
+    np.save(tmp_path / "x.npy", x)
     datasets = Datasets(CPU)
-    assert datasets.training_split(datasets.add(data, whole)).split == "all"
-    data, whole = uw.data.from_array(mixed(distinct=50))
-    assert datasets.training_split(datasets.add(data, whole)).split == "train"
+    assert datasets.training_split(datasets.add(*uw.data.from_array(x))).split == split
+    for stream in (True, False):
+        data = uw.Arrays(tmp_path / "x.npy", stream=stream)
+        assert datasets.load(data).distinct == distinct
+        assert datasets.training_split(data).split == split
+        some = Selected(data, (Subset(len(x) - 1),))
+        assert datasets.load(some).distinct == distinct
+
+
+def test_few_distinct_observations_of_streamed_data_are_trained_on(tmp_path):
+    np.save(tmp_path / "x.npy", mixed(5, 60))
+    data = uw.Arrays(tmp_path / "x.npy", stream=True)
+    model = uw.fit(data, steps=2, progress=False, network=uw.MLP(hidden=(4,)))
+    assert model.run.data.split == "all"
 
 
 def test_copies_are_recognised_by_value_whatever_the_order_of_axes_and_bytes():
@@ -107,3 +136,23 @@ def test_data_that_are_not_searched_for_copies_say_so(monkeypatch):
     whole = array_dataset(mixed())
     assert whole.first is None
     assert any("are not searched for copies" in note for note in whole.notes)
+
+
+@pytest.mark.parametrize("split", ["train", "all"])
+def test_a_run_on_another_split_does_not_say_that_its_data_have_changed(
+    split, tmp_path, monkeypatch
+):
+    np.save(tmp_path / "x.npy", mixed())
+    data, store = uw.Arrays(tmp_path / "x.npy", split=split), Store(tmp_path / "runs")
+    with monkeypatch.context() as earlier:  # copies were split like other observations
+        earlier.setattr(build, "split_rows", lambda split, size, first: split_rows(split, size))
+        options = {"store": store.root, "progress": False, "network": uw.MLP(hidden=(4,))}
+        uw.fit(data, steps=2, split=split, **options)
+    if split == "all":
+        np.save(tmp_path / "x.npy", mixed() + 1)
+    (folder,) = store.folders()
+    changed = "the data, or how they are split," if split == "train" else "the data"
+    with pytest.raises(ValueError, match=f"^{changed} have changed since the model was trained"):
+        uw.load(folder.path).table()
+    with pytest.raises(ValueError, match=f"^{changed} have changed since training in"):
+        folder.check_data(data.load(CPU))

@@ -347,6 +347,12 @@ class DatasetWithCodes(Dataset):
     """A dataset whose factors are in memory."""
 
     codes: Tensor  # (N, K) int64; K = 0 if the factors are unknown
+    # (N,) number of the first equal observation; None if all differ, or copies are not known
+    first: NDArray[np.int64] | None
+
+    @property
+    def distinct(self) -> int:
+        return self.size if self.first is None else len(np.unique(self.first))
 
     @cached_property
     def labels_fingerprint(self) -> str:
@@ -373,12 +379,7 @@ class ArrayDataset(DatasetWithCodes):
     device: torch.device = CPU
     row_names: Sequence[str] = field(default=(), repr=False)
     checksum: str = ""  # of the observations before they were scaled; "": of `data`
-    # (N,) number of the first equal observation; None if all differ, or copies are not known
     first: NDArray[np.int64] | None = field(default=None, repr=False)
-
-    @property
-    def distinct(self) -> int:
-        return self.size if self.first is None else len(np.unique(self.first))
 
     @cached_property
     def fingerprint(self) -> str:

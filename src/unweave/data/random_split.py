@@ -38,7 +38,8 @@ def split_rows(
     order = _order(len(numbers))
     many = copies[order] > size // 10
     order = np.concatenate([order[many], order[~many]])
-    chosen = numbers[order[_places(split, len(numbers), "distinct observations")]]
+    places = _places(split, len(numbers), "distinct observations", int(many.sum()))
+    chosen = numbers[order[places]]
     return np.flatnonzero(np.isin(first, chosen))
 
 
@@ -47,9 +48,13 @@ def _order(count: int) -> NDArray[np.int64]:
     return order
 
 
-def _places(split: DataSplit, count: int, noun: str) -> slice:
-    """Return the places of a split in the order of so many observations."""
-    ends = [0, *(count * percent // 100 for percent in accumulate(PERCENT.values()))]
+def _places(split: DataSplit, count: int, noun: str, trained: int = 0) -> slice:
+    """Return the places of a split in the order of so many observations.
+
+    The first `trained` of them are in the training split.
+    """
+    percents = accumulate(PERCENT.values())
+    ends = [0, *(max(trained, count * percent // 100) for percent in percents)]
     place = list(PERCENT).index(split)
     if ends[place] == ends[place + 1]:
         raise ValueError(

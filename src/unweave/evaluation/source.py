@@ -35,7 +35,7 @@ from unweave.data.files.new_observations import arrange_like, columns_like
 from unweave.data.scaling import BYTES
 from unweave.data.sources import from_path
 from unweave.data.splits import AnySplit, available_splits, split_of, with_split
-from unweave.training.store import DataRecord
+from unweave.training.store import DataRecord, changed_data
 
 _ADVICE = 'if they are elsewhere, say where: load(path, data="new/place"), or --data new/place'
 
@@ -121,7 +121,8 @@ class DataSource:
         same = dataset.fingerprint == expected.fingerprint and found.shape == expected.schema.shape
         if not same or not (expected.fingerprint or self.data == self.trained_on):
             if self.data == self.trained_on:
-                raise ValueError(f"the data have changed since the model was trained; {_ADVICE}")
+                changed = changed_data(self.data)
+                raise ValueError(f"{changed} have changed since the model was trained; {_ADVICE}")
             raise ValueError(
                 f"the model was trained on other data: expected {_describe(expected.schema)}, with "
                 f"fingerprint {expected.fingerprint or digest(self.trained_on)}, got "

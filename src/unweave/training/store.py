@@ -31,7 +31,7 @@ from unweave.core import spec
 from unweave.core.files import delete, make_folder, write_atomically
 from unweave.core.outputs import RUN
 from unweave.core.parts import own_parts
-from unweave.data import Dataset, Schema
+from unweave.data import Data, Dataset, Schema
 from unweave.data.splits import split_of
 from unweave.training.configuration import summary_of
 from unweave.training.leases import FolderInUse, read_leases
@@ -218,14 +218,19 @@ class RunFolder(RunFiles):
             write_record(path, self.digest, DataRecord.of(dataset).to_json())
             return
         record = self.read_data()
-        changed = "data" if record.fingerprint != dataset.fingerprint else ""
+        changed = changed_data(self.read_run().data) * (record.fingerprint != dataset.fingerprint)
         if not changed and labels and record.labels_fingerprint != dataset.labels_fingerprint:
-            changed = "labels, from which it learns,"
+            changed = "the labels, from which it learns,"
         if changed:
             raise ValueError(
-                f"the {changed} have changed since training in {self.path} began; restore them, or "
+                f"{changed} have changed since training in {self.path} began; restore them, or "
                 "train on the new ones in another store"
             )
+
+
+def changed_data(data: Data) -> str:
+    """Say what may have changed if data have another checksum than before."""
+    return "the data" if split_of(data) == "all" else "the data, or how they are split,"
 
 
 def run_to_record(run: Run) -> dict[str, Any]:

@@ -223,9 +223,7 @@ def build_dataset(
     dataset = _load_or_stream(
         schema, rows, interpretation, factors.codes, checksum, streamed, factors.row_names
     )
-    if isinstance(dataset, ArrayDataset) and numbers is None:
-        return dataclasses.replace(dataset, first=first)
-    return dataset
+    return dataclasses.replace(dataset, first=first) if numbers is None else dataset
 
 
 def _explain_not_finite(rows: Rows, layout: Layout, value_names: Sequence[str]) -> str:
@@ -285,7 +283,13 @@ def select_streamed(
     codes = dataset.codes[torch.from_numpy(numbers).to(dataset.codes.device)]
     streamed = len(numbers) * row_bytes(rows) > MOST
     names = [dataset.row_names[row] for row in numbers.tolist()] if dataset.row_names else ()
-    return _load_or_stream(schema, rows, dataset.interpretation, codes, checksum, streamed, names)
+    selected = _load_or_stream(
+        schema, rows, dataset.interpretation, codes, checksum, streamed, names
+    )
+    if dataset.first is None:
+        return selected
+    _, firsts, copies = np.unique(dataset.first[numbers], return_index=True, return_inverse=True)
+    return dataclasses.replace(selected, first=firsts[copies])
 
 
 def _load_or_stream(

@@ -20,6 +20,7 @@ from typing import NamedTuple, final
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
 from unweave.core.noise import Noise
@@ -113,6 +114,7 @@ class StreamedDataset(DatasetWithCodes):
     checksum: str
     device: torch.device = CPU
     row_names: Sequence[str] = field(default=(), repr=False)
+    first: NDArray[np.int64] | None = field(default=None, repr=False)
 
     @property
     def chunk(self) -> int:
