@@ -402,7 +402,7 @@ class TestFolder:
         assert dataset.factor_names == ("colour", "size")
         codes = dataset.factors(torch.arange(4)).tolist()
         assert codes == [[0, 0], [1, 0], [0, 1], [1, 1]]  # numbers by their size, not as text
-        assert any("1 rows of factors.csv name no image" in note for note in dataset.notes)
+        assert any("1 row of factors.csv names no image" in note for note in dataset.notes)
 
     @pytest.mark.parametrize(
         ("text", "message"),

@@ -276,6 +276,16 @@ def test_columns_of_lists_are_vectors_as_in_parquet_files(library, tmp_path):
         from_array(np.eye(3), library(columns))
 
 
+def test_one_of_something_is_singular(library):
+    columns = {"u": [0.5, 1.0, 2.0, 4.0], "site": ["a"] * 4}
+    _, dataset = from_array(library(columns), library({"mm": [0.5, None, None, None]}))
+    assert "1 column has the observations: u" in dataset.notes
+    assert "mm: 1 number from 0.5 to 0.5, 3 missing" in dataset.notes
+    assert "4 vectors of 1 number" in dataset.notes
+    _, dataset = from_array(library(columns))
+    assert any(note.startswith("site: 1 class,") for note in dataset.notes)
+
+
 def test_every_column_is_read_once(monkeypatch, table):
     read = []
     monkeypatch.setattr(Frame, "__getitem__", lambda self, key: read.append(key) or self.data[key])

@@ -97,8 +97,8 @@ def test_rows_and_images_without_each_other_are_noted(tmp_path):
     assert by_image(dataset, "colour") == {
         "a/one.png": "red", "a/two.png": "blue", "b/three.jpg": None, "four.png": "red",
     }  # fmt: skip
-    assert "1 rows of labels.csv name no image in the folder and are ignored" in dataset.notes
-    unlabelled = "1 of 4 images have no row in labels.csv, and no labels; the first is b/three.jpg"
+    assert "1 row of labels.csv names no image in the folder and is ignored" in dataset.notes
+    unlabelled = "1 of 4 images has no row in labels.csv, and no labels; the first is b/three.jpg"
     assert unlabelled in dataset.notes
     assert "colour: 2 classes, 1 missing" in dataset.notes
 

@@ -7,7 +7,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from unweave.data.files.parquet_footer import read_row_groups
+from unweave.data.files.parquet_footer import _Reader, read_row_groups
 
 TABLE = pa.table(
     {
@@ -33,6 +33,17 @@ def test_counts_are_those_of_pyarrow(tmp_path, options):
         chunks = [theirs.column(place) for place in range(theirs.num_columns)]
         assert group.rows == theirs.num_rows
         assert list(group.values) == [(each.path_in_schema, each.num_values) for each in chunks]
+
+
+def test_only_counts_are_read(tmp_path, monkeypatch):
+    """All other numbers, nearly all of a footer, are skipped."""
+    pq.write_table(TABLE, tmp_path / "a.parquet", row_group_size=2)
+    read, plain = [], _Reader._integer
+    monkeypatch.setattr(_Reader, "_integer", lambda self: read.append(plain(self)) or read[-1])
+    groups = read_row_groups(tmp_path / "a.parquet")
+    assert sorted(read) == sorted(
+        number for group in groups for number in (group.rows, *(each[1] for each in group.values))
+    )
 
 
 def test_damaged_footers_are_read_or_refused(tmp_path):

@@ -117,7 +117,8 @@ def naming(*paths: str | PathLike[str] | None) -> Iterator[None]:
 def count_noun(count: int, noun: str) -> str:
     """Return a number and a noun, in the plural unless there is one.
 
-    >>> count_noun(1, "step"), count_noun(2_000, "step")
-    ('1 step', '2,000 steps')
+    >>> count_noun(1, "step"), count_noun(2_000, "step"), count_noun(2, "class")
+    ('1 step', '2,000 steps', '2 classes')
     """
-    return f"{count:,} {noun}{'' if count == 1 else 's'}"
+    plural = "es" if noun.endswith("s") else "s"
+    return f"{count:,} {noun}{'' if count == 1 else plural}"

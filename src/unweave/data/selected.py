@@ -19,6 +19,7 @@ from typing import Literal, final
 import torch
 from torch import Tensor
 
+from unweave.core.hints import count_noun
 from unweave.core.spec import spec, tag
 from unweave.data.dataset import AbsolutePath, Dataset, Schema
 from unweave.data.features import with_features
@@ -67,7 +68,7 @@ class Selected:
             fingerprint = _fingerprint(source, checksum, rows)
             numbers = rows.sort().values.numpy()
             return select_streamed(source, numbers, description, fingerprint).to(device)
-        note = f"{len(rows):,} observations of {source.size:,}: {description}"
+        note = f"{count_noun(len(rows), 'observation')} of {source.size:,}: {description}"
         schema = dataclasses.replace(
             source.schema, size=len(rows), lattice=None, notes=(*source.notes, note)
         )

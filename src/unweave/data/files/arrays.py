@@ -20,7 +20,7 @@ from unweave.core.spec import spec, tag
 from unweave.data.dataset import AbsolutePath, ArrayDataset, DataNotFound, Dataset
 from unweave.data.files.array_file import ArrayFile, TableFile, check_key, open_array_file
 from unweave.data.files.build import as_numpy, build_dataset, observe, observed_dataset, take_split
-from unweave.data.files.columns import choose_columns, list_some
+from unweave.data.files.columns import choose_columns, list_some, observations_note
 from unweave.data.files.factors import NAMES_KEY, FactorTable, read_factors
 from unweave.data.files.frames import as_frame
 from unweave.data.files.interpretation import ArrayAxes, interpret_shape
@@ -115,7 +115,7 @@ class Arrays:
         unlabelled = dataclasses.replace(self, factors_key=None)
         rows, _, columns, factors, notes = unlabelled._open(file, columns)
         if columns:
-            notes = [f"{len(columns):,} columns are observations: {list_some(columns)}"]
+            notes = [observations_note(columns)]
         return RawRows(rows, factors.row_names if factors else (), notes)
 
     def _open(self, file: ArrayFile, columns: Sequence[str] | None = None) -> _Opened:

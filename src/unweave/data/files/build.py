@@ -11,6 +11,7 @@ import torch
 from numpy.typing import ArrayLike
 from torch import Tensor
 
+from unweave.core.hints import count_noun
 from unweave.core.memory import main_memory
 from unweave.data.cache import cached_json
 from unweave.data.dataset import ArrayDataset, Schema
@@ -233,8 +234,9 @@ def _explain_not_finite(rows: Rows, layout: Layout, value_names: Sequence[str]) 
         y, x = divmod(place, layout.shape[2])
         return (
             "expected finite float32 values, got NaN or infinity, first in observation "
-            f"{row}, channel {column}, at row {y} and column {x}; {found.cells:,} values of "
-            f"{found.rows:,} images are not finite: remove or replace them"
+            f"{row}, channel {column}, at row {y} and column {x}; "
+            f"{count_noun(found.cells, 'value')} of {count_noun(found.rows, 'image')} "
+            f"{'is' if found.cells == 1 else 'are'} not finite: remove or replace them"
         )
     names = group_names(layout.shape, value_names)
     columns = [str(names[number]) for number in found.columns]
@@ -278,7 +280,8 @@ def select_streamed(
     """Select rows of a streamed dataset by their sorted numbers; load them if they fit."""
     rows = IndexedRows(dataset.rows, numbers)
     earlier = dataset.notes[: -len(streaming_notes(dataset.rows))]
-    notes = (*earlier, f"{len(numbers):,} observations of {dataset.size:,}: {description}")
+    some = count_noun(len(numbers), "observation")
+    notes = (*earlier, f"{some} of {dataset.size:,}: {description}")
     schema = dataclasses.replace(dataset.schema, size=len(numbers), lattice=None, notes=notes)
     codes = dataset.codes[torch.from_numpy(numbers).to(dataset.codes.device)]
     streamed = len(numbers) * row_bytes(rows) > MOST

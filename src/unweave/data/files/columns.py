@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Sequence
 from typing import NamedTuple
 
+from unweave.core.hints import count_noun
 from unweave.data.files.array_file import TableFile
 from unweave.data.files.factors import FactorTable
 from unweave.data.files.frames import Frame
@@ -73,7 +74,7 @@ def choose_columns(
         usual = set(observed) - set(odd)
         spoils = are_spectra([n for n in observed if n in usual]) and not are_spectra(observed)
         hint = f"; {_odd_note(odd, own, spoils, isinstance(file, Frame))}" if odd else ""
-        notes.insert(0, f"{len(observed):,} columns are observations: {list_some(observed)}{hint}")
+        notes.insert(0, f"{observations_note(observed)}{hint}")
     if ignored:
         notes.append(f"ignored: {list_some([name for name in names if name in ignored])}")
     if unread:
@@ -86,6 +87,16 @@ def choose_columns(
     return TableColumns(
         observed, dataclasses.replace(table, row_names=row_names, notes=tuple(notes))
     )
+
+
+def observations_note(columns: Sequence[str]) -> str:
+    """Say which columns are observations.
+
+    >>> observations_note(["u"]), observations_note(["u", "v"])
+    ('1 column has the observations: u', '2 columns are observations: u, v')
+    """
+    does = "has the observations" if len(columns) == 1 else "are observations"
+    return f"{count_noun(len(columns), 'column')} {does}: {list_some(columns)}"
 
 
 def list_some(names: Sequence[str]) -> str:

@@ -10,6 +10,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from unweave.core.hints import count_noun
 from unweave.data.files.rows import Array, Rows
 from unweave.data.files.statistics import Scan, moments, percentiles
 from unweave.data.scaling import BYTES, Scaling, ScalingMethod
@@ -102,7 +103,8 @@ def interpret_shape(shape: tuple[int, ...], axes: ArrayAxes | None = None) -> La
             f"expected an array of four axes for axes={axes}, got shape {shape}: leave out axes"
         )
     if len(shape) == 2:
-        return Layout(shape[1:], False, (f"{shape[0]:,} vectors of {shape[1]} numbers",))
+        vectors = count_noun(shape[0], "vector")
+        return Layout(shape[1:], False, (f"{vectors} of {count_noun(shape[1], 'number')}",))
     if len(shape) == 3:
         grey = (1, *shape[1:])
         return Layout(grey, False, (describe_images(shape[0], grey),))

@@ -7,7 +7,7 @@ from pathlib import Path, PurePosixPath
 
 import numpy as np
 
-from unweave.core.hints import naming, nearest_path
+from unweave.core.hints import count_noun, naming, nearest_path
 from unweave.data.files.columns import csv_notes, list_some
 from unweave.data.files.factors import FactorTable
 from unweave.data.files.labels import MISSING_WORDS, LabelColumn
@@ -148,12 +148,15 @@ def _read_columns(
     if ignored:
         notes.append(f"ignored: {list_some(ignored)}")
     if others := sum(place is None for place in matched[file]):
-        notes.append(f"{others:,} rows of {path.name} name no image in the folder and are ignored")
+        name, are = ("names", "is") if others == 1 else ("name", "are")
+        unused = f"{count_noun(others, 'row')} of {path.name}"
+        notes.append(f"{unused} {name} no image in the folder and {are} ignored")
     if unlabelled := len(images) - len(row_of):
         first = next(image for place, image in enumerate(images) if place not in row_of)
+        have = "has" if unlabelled == 1 else "have"
         notes.append(
-            f"{unlabelled:,} of {len(images):,} images have no row in {path.name}, and no labels; "
-            f"the first is {first}"
+            f"{unlabelled:,} of {len(images):,} images {have} no row in {path.name}, and no "
+            f"labels; the first is {first}"
         )
     rows = [row_of.get(place) for place in range(len(images))]
     columns = []

@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from unweave.core.hints import count_noun
 from unweave.data.dataset import MISSING
 from unweave.data.files.rows import Array
 
@@ -123,12 +124,12 @@ class LabelColumn:
         'size: 2 numbers from 0.5 to 1.75, 1 missing'
         """
         labels = self.labels
-        what = f"{len(labels):,} classes"
+        what = count_noun(len(labels), "class")
         if self.names_rows:
             kind = "texts" if self.text else "integers"
             what = f"{len(labels):,} different {kind} in {len(self.values):,} rows"
         elif self.continuous:
-            what = f"{len(self.values):,} numbers from {labels[0]} to {labels[-1]}"
+            what = f"{count_noun(len(self.values), 'number')} from {labels[0]} to {labels[-1]}"
         return f"{self.name}: {what}" + (f", {self.missing:,} missing" if self.missing else "")
 
     @cached_property

@@ -26,6 +26,10 @@ _ROW_GROUPS = 4
 _CHUNKS, _ROWS = 1, 3
 _METADATA = 3
 _PATH, _VALUES = 3, 5
+# Fields that are read, and those of the structs in them; all others are skipped.
+_READ: dict[int, Any] = {
+    _ROW_GROUPS: {_CHUNKS: {_METADATA: {_PATH: {}, _VALUES: {}}}, _ROWS: {}},
+}
 
 
 class RowGroup(NamedTuple):
@@ -47,7 +51,7 @@ def read_row_groups(path: Path) -> list[RowGroup]:
         file.seek(end - _TAIL - length)
         footer = file.read(length)
     try:
-        return [_row_group(each) for each in _Reader(footer).struct()[_ROW_GROUPS]]
+        return [_row_group(each) for each in _Reader(footer).struct(_READ)[_ROW_GROUPS]]
     except (KeyError, IndexError, TypeError, AttributeError, UnicodeDecodeError):
         raise ValueError("its footer is damaged") from None
 
@@ -67,39 +71,71 @@ class _Reader:
     def __init__(self, content: bytes) -> None:
         self.content, self.place = content, 0
 
-    def struct(self, depth: int = 0) -> dict[int, Any]:
-        """Read the fields of a struct by their numbers."""
+    def struct(self, read: dict[int, Any], depth: int = 0) -> dict[int, Any]:
+        """Read some fields of a struct by their numbers, and skip the others."""
         fields: dict[int, Any] = {}
         number = 0
         while head := self._byte():
             number = number + (head >> 4) if head >> 4 else self._integer()
             kind = head & 15
-            fields[number] = kind == _TRUE if kind <= _FALSE else self._value(kind, depth + 1)
+            if number in read:
+                fields[number] = self._value(kind, read[number], depth + 1)
+            elif kind > _FALSE:  # a truth value of a field is in its head
+                self._skip(kind, depth + 1)
         return fields
 
-    def _value(self, kind: int, depth: int) -> Any:
-        if depth > _DEEPEST:
-            raise ValueError("its footer is nested too deeply")
-        if kind in (_TRUE, _FALSE, _BYTE):  # in lists, a truth value is a byte
-            return self._byte()
-        if kind <= _I64:
+    def _value(self, kind: int, read: dict[int, Any], depth: int) -> Any:
+        if _BYTE < kind <= _I64:
             return self._integer()
-        if kind == _DOUBLE:
-            return self._bytes(8)
         if kind == _BINARY:
             return self._bytes(self._varint())
-        if kind in (_LIST, _SET):
-            head = self._byte()
-            count = head >> 4 if head >> 4 < 15 else self._varint()
-            return [self._value(head & 15, depth + 1) for _ in range(self._at_most(count))]
-        if kind == _MAP:
+        if kind == _LIST:
+            each, count = self._list()
+            return [self._value(each, read, depth + 1) for _ in range(count)]
+        if kind == _STRUCT and depth <= _DEEPEST:
+            return self.struct(read, depth)
+        raise TypeError
+
+    def _skip(self, kind: int, depth: int) -> None:
+        """Skip a value without making an object of it, as nearly all of a footer is skipped."""
+        content = self.content
+        if _BYTE < kind <= _I64:
+            while content[self.place] > 127:
+                self.place += 1
+            self.place += 1
+        elif kind == _BINARY:
+            self._bytes(self._varint())
+        elif kind in (_TRUE, _FALSE, _BYTE):  # in lists, a truth value is a byte
+            self._byte()
+        elif kind == _DOUBLE:
+            self._bytes(8)
+        elif depth > _DEEPEST:
+            raise ValueError("its footer is nested too deeply")
+        elif kind == _STRUCT:
+            while head := content[self.place]:
+                self.place += 1
+                if head < 16:
+                    self._varint()
+                if head & 15 > _FALSE:
+                    self._skip(head & 15, depth + 1)
+            self.place += 1
+        elif kind in (_LIST, _SET):
+            each, count = self._list()
+            for _ in range(count):
+                self._skip(each, depth + 1)
+        elif kind == _MAP:
             count = self._at_most(self._varint())
             kinds = self._byte() if count else 0
-            pairs = [(kinds >> 4, kinds & 15)] * count
-            return [tuple(self._value(each, depth + 1) for each in pair) for pair in pairs]
-        if kind == _STRUCT:
-            return self.struct(depth)
-        raise ValueError("its footer has a value of an unknown type")
+            for _ in range(count):
+                self._skip(kinds >> 4, depth + 1)
+                self._skip(kinds & 15, depth + 1)
+        else:
+            raise ValueError("its footer has a value of an unknown type")
+
+    def _list(self) -> tuple[int, int]:
+        """Read the type and the number of the values of a list."""
+        head = self._byte()
+        return head & 15, self._at_most(head >> 4 if head >> 4 < 15 else self._varint())
 
     def _byte(self) -> int:
         self.place += 1

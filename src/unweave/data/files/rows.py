@@ -17,6 +17,8 @@ from typing import Any, BinaryIO, NamedTuple, final
 import numpy as np
 from numpy.typing import NDArray
 
+from unweave.core.hints import count_noun
+
 Array = NDArray[Any]
 
 BLOCK = 2**24  # bytes read at once in a pass over a whole array
@@ -216,13 +218,11 @@ def describe_missing(cells: int, rows: int, columns: Sequence[str], table: bool 
     >>> describe_missing(1, 1, ["u"]).partition(":")[0]
     '1 value in 1 row and 1 column (u) is missing or not finite'
     """
-
-    def count(number: int, noun: str) -> str:
-        return f"{number:,} {noun}{'s' * (number != 1)}"
-
     few = len(columns) <= _NAMED
     named = ", ".join(columns[:_NAMED]) + ("" if few else ", ...")
-    where = f"{count(cells, 'value')} in {count(rows, 'row')} and {count(len(columns), 'column')}"
+    counts = cells, rows, len(columns)
+    value, row, column = map(count_noun, counts, ("value", "row", "column"))
+    where = f"{value} in {row} and {column}"
     does = "is" if cells == 1 else "are"
     left_out = ",".join(columns) if few else "NAMES"
     remove = f"remove the row{'s' * (rows != 1)}"
