@@ -91,7 +91,7 @@ def test_numbers_of_own_data_are_values_not_ranks(tmp_path, form, given, held, w
         dataset = Selected(data, (selection,)).load(CPU)
         classes = dataset.factors(torch.arange(dataset.size))[:, 0].tolist()
         assert [dataset.factor_labels[0][each] for each in classes] == DOSES[rows].tolist()
-        assert dataset.notes[-1].endswith(f"{rows.sum()} observations of 10: {said} dose={written}")
+        assert dataset.notes[-1].endswith(f"{some} of 10: {said} dose={written}")
 
 
 def test_an_unknown_value_is_refused_with_the_known_ones(tmp_path):

@@ -42,6 +42,7 @@ from unweave.data.files.rows import (
 )
 from unweave.data.files.statistics import Scan, find_not_finite, scan
 from unweave.data.files.streaming import StreamedDataset, streaming_notes
+from unweave.data.files.tables import join_columns
 from unweave.data.random_split import DataSplit, split_rows
 from unweave.data.scaling import Scaling, ScalingMethod
 
@@ -239,7 +240,7 @@ def _explain_not_finite(rows: Rows, layout: Layout, value_names: Sequence[str]) 
             f"{'is' if found.cells == 1 else 'are'} not finite: remove or replace them"
         )
     names = group_names(layout.shape, value_names)
-    columns = [str(names[number]) for number in found.columns]
+    columns = [join_columns([str(names[number])]) for number in found.columns]
     missing = describe_missing(found.cells, found.rows, columns, table=bool(value_names))
     return (
         "expected finite float32 values, got NaN or infinity, first in observation "

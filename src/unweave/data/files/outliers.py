@@ -19,7 +19,7 @@ _MOST = 100  # and in at most so many rows
 _SAMPLE = 1001  # rows whose medians are taken as those of all
 _LEAST = 10  # rows of the sample that have to deviate from the median to judge by
 _REPEATS = 3  # times that a value has to repeat to be extreme in any number of rows
-_PIXELS = 1000  # and in images, where single pixels saturate, one in so many values
+_PIXELS = 1000  # in images, in which single pixels saturate, at least one of so many values
 _LISTED = 3
 
 
