@@ -279,8 +279,8 @@ def test_runs_that_cannot_fit_are_refused_before_they_are_built(monkeypatch):
         (RuntimeError, "CPUAllocator: can't allocate memory: you tried", "not enough memory"),
         (torch.OutOfMemoryError, "CUDA out of memory. Tried to", "not enough memory"),
         (ImportError, "Exception caught: std::bad_alloc", "not enough memory"),
-        (RuntimeError, "can't start new thread", "the system starts no more threads"),
-        (CannotFork, "can't start new process", "no more threads or processes"),
+        (RuntimeError, "can't start new thread", "the system refuses to start more threads"),
+        (CannotFork, "can't start new process", "refuses to start more threads"),
         (BlockingIOError, "write could not complete", "error: cannot read or write: write could"),
     ],
 )

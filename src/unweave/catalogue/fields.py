@@ -54,7 +54,7 @@ def range_text(hint: Any) -> str:
 
     >>> from pydantic import PositiveInt
     >>> range_text(PositiveInt), range_text(Literal["relu", "tanh"]), range_text(float | None)
-    ('whole number > 0', 'relu or tanh', 'number, or left out')
+    ('whole number > 0', 'relu or tanh', 'number, or not set')
     """
     if kinds := sorted(members(hint)):
         some = ", ".join(kinds[:_MOST_KINDS]) + (", ..." if len(kinds) > _MOST_KINDS else "")
@@ -70,11 +70,13 @@ def range_text(hint: Any) -> str:
         return " or ".join(texts) + _optional(hint)
     if get_origin(hint) is tuple:
         inner, *rest = get_args(hint)
-        return (
-            f"list of {range_text(inner)}" if rest == [...] else f"list of {len(rest) + 1} values"
-        )
+        if rest != [...]:
+            return f"list of {len(rest) + 1} values"
+        if isinstance(inner, type) and dataclasses.is_dataclass(inner):
+            return f"list of {inner.__name__.lower()}s"
+        return f"list of {range_text(inner)}"
     if dataclasses.is_dataclass(hint):
-        return f"the fields of {getattr(hint, '__name__', hint)}"
+        return "see below"
     return _NAMES.get(hint, "see the documentation")
 
 
@@ -92,7 +94,7 @@ def _number_or(hint: Any) -> str:
 
 
 def _optional(hint: Any) -> str:
-    return ", or left out" if type(None) in get_args(hint) else ""
+    return ", or not set" if type(None) in get_args(hint) else ""
 
 
 def _bounds(marks: list[Any]) -> str:
@@ -110,7 +112,7 @@ def _default(value: object) -> str:
     if value is dataclasses.MISSING:
         return "required"
     if value is None:
-        return "left out"
+        return "not set"
     if is_spec(value):
         return str(getattr(value, "kind", type(value).__name__))
     return str(to_json(value)) if isinstance(value, (tuple, list)) else value_text(value) or '""'

@@ -226,9 +226,7 @@ def features_command(
 
 @data_app.command(name="page")
 def page_command(
-    pictures: Annotated[
-        str | None, typer.Option(help="Folder of pictures to include (by default none).")
-    ] = None,
+    pictures: Annotated[str | None, typer.Option(help="Folder of pictures to include.")] = None,
 ) -> None:
     """Describe all published datasets in Markdown.
 

@@ -54,7 +54,7 @@ def _explanation(error: Exception, command: Any, arguments: list[str]) -> str | 
     no_thread = isinstance(error, RuntimeError) and "can't start new thread" in str(error)
     if no_thread or isinstance(error, CannotFork):
         return (
-            "the system starts no more threads or processes: raise the limits of this shell "
+            "the system refuses to start more threads or processes: raise the limits of this shell "
             "(ulimit -u, -v), or end other programs"
         )
     if isinstance(error, OSError):

@@ -38,7 +38,7 @@ def estimate_command(
     lanes: Annotated[
         int | None,
         typer.Option(
-            min=1, help="Most runs in one task (by default as `unweave train --on` does)."
+            min=1, help="Maximum number of runs per task (default: as in `unweave train --on`)."
         ),
     ] = None,
     seconds: Annotated[
@@ -46,8 +46,8 @@ def estimate_command(
         typer.Option(
             min=1e-3,
             max=1e7,
-            help="Seconds of training for each run, its share of a task (by default measured "
-            "here).",
+            help="Training time per run in seconds, as its share of a task (default: measured on "
+            "this machine).",
         ),
     ] = None,
     device: DeviceOption = "auto",

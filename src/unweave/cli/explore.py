@@ -31,7 +31,9 @@ def share_command(
     thumbnails: Annotated[
         int,
         typer.Option(
-            min=1, help="How many of these to show as images or curves, which take most space."
+            min=1,
+            help="Number of these that are also shown as images or curves; they take most of the "
+            "space.",
         ),
     ] = 2_000,
     embedding: Annotated[

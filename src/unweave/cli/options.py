@@ -47,7 +47,9 @@ FromOption = Annotated[
 ]
 GridOption = Annotated[
     bool,
-    typer.Option("--grid", help="Take every run of the preset (by default only its base run)."),
+    typer.Option(
+        "--grid", help="Take all runs of the preset's grid (by default only its base run)."
+    ),
 ]
 PrecisionOption = Annotated[
     str, typer.Option(help="GPU matmul precision, from slowest to fastest: fp32, tf32 or bf16.")
@@ -66,7 +68,7 @@ FeaturesOption = Annotated[
     Path | None,
     typer.Option(
         help="File of learned classes that --select may refer to, as written by "
-        "`unweave data features` (by default none)."
+        "`unweave data features`."
     ),
 ]
 DataOption = Annotated[
@@ -129,7 +131,7 @@ class ScoringOptions:
     ] = ""
     interval: Annotated[
         float | None,
-        typer.Option(help="Confidence level of an interval, such as 0.95 (by default none)."),
+        typer.Option(help="Confidence level of an interval, such as 0.95."),
     ] = None
     resamples: Annotated[
         int, typer.Option(help="Number of random subsets of the rows for each interval.")
@@ -144,7 +146,7 @@ class ScoringOptions:
     ceiling: Annotated[
         bool,
         typer.Option(
-            "--ceiling", help="Also score the factors themselves as codes, the best possible."
+            "--ceiling", help="Also score the factors themselves as codes: the best score possible."
         ),
     ] = False
     continuous: Annotated[

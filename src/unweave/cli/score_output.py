@@ -129,7 +129,7 @@ def print_run_scores(
 
 
 def _groups(chosen: Sequence[FittedModel], models: Sequence[FittedModel]) -> dict[str, list[int]]:
-    """Return the numbers of the models that differ only in their seed, by the other settings.
+    """Return the indices of the models that differ only in their seed, by the other settings.
 
     The settings are those that differ among all models on the same data.
     """

@@ -36,7 +36,7 @@ class Scored(NamedTuple):
 
     scores: dict[str, Scores]
     failures: dict[str, str]
-    disk_errors: list[OSError]  # by which scores are not stored; raise one after printing them
+    disk_errors: list[OSError]  # why scores were not stored; raise one after printing them
     left_out: dict[str, dict[str, str]]  # metrics that were named but do not apply, and why
 
 

@@ -153,7 +153,7 @@ def _print_log(name: str, store: Path) -> None:
     run = Store(store).find(name).digest
     if (log := worker_log(store, run)) is None:
         raise ValueError(
-            f"no worker of an executor has trained run {run}: the command that trained it printed "
-            "its progress, and log.jsonl in its folder has the terms of the objective"
+            f"run {run} was not trained by a worker, so it has no worker log: its progress was "
+            "printed by the command that trained it; its terms are in log.jsonl in its folder"
         )
     out.write(log)

@@ -57,7 +57,7 @@ def train_command(
         str,
         typer.Option(
             help="Metrics to compute during training, besides the terms of the objective, such as "
-            "mig,total_correlation (by default none)."
+            "mig,total_correlation."
         ),
     ] = "",
     measure_every: Annotated[
@@ -200,8 +200,8 @@ def print_outcomes(outcomes: list[Outcome], store: Store) -> None:
         out.print_table(["folder", *what, "seed", "distortion", "rate", *held_out], rows)
     if validated:
         out.print(
-            "held-out: loss, distortion plus rate, of the validation split; R^2: share of its "
-            "variance explained",
+            "held-out: loss (distortion + rate) on the validation split; R^2: share of its "
+            "variance that is explained",
         )
     if overfits := overfit_warning(outcomes):
         err.print(overfits, style="bold yellow", soft_wrap=True)

@@ -31,7 +31,7 @@ def override(cls: type[T], assignments: Iterable[str], base: Mapping[str, Any] |
     """A spec from `path=value` assignments, as on the command line.
 
     A value that names a member of the union at that path chooses that member, with its defaults;
-    any other value is read as JSON, else as text.
+    any other value is read as JSON, otherwise as text.
 
     >>> from unweave.training.run import Run
     >>> run = override(Run, ["objective=factor-vae", "objective.gamma=35", "seed=3"])
@@ -44,7 +44,10 @@ def override(cls: type[T], assignments: Iterable[str], base: Mapping[str, Any] |
     parsed.sort(key=lambda item: (not child_annotation(cls, item[0][0]), len(item[0])))
     for path, value in parsed:
         if len(path) > _DEEPEST:
-            raise ValueError(f"{'.'.join(path[:3])}...: expected at most {_DEEPEST} names")
+            raise ValueError(
+                f"{'.'.join(path[:3])}...: a path may have at most {_DEEPEST} names, "
+                f"got {len(path)}"
+            )
         _assign(content, cls, path, value)
     return from_json(cls, content)
 

@@ -131,7 +131,8 @@ def plain_errors(cls: type[T]) -> type[T]:
     def init(self: T, *args: Any, **fields: Any) -> None:
         if args and not dataclasses.is_dataclass(cls):
             raise ValueError(
-                f"{cls.__name__} takes names: {cls.__name__}(style=...), got {args[0]!r}"
+                f"{cls.__name__} takes its blocks by name, as in {cls.__name__}(style=...); got "
+                f"{args[0]!r}"
             )
         own = is_own(type(self))
         if own:

@@ -96,7 +96,10 @@ class Schema:
                 f"{self.size} and shape {self.shape}"
             )
         if max(self.size, math.prod(self.shape)) > _MOST:
-            raise ValueError(f"expected at most {_MOST:,} observations, of as many values each")
+            raise ValueError(
+                f"expected at most {_MOST:,} observations and at most {_MOST:,} values in each, "
+                f"got {self.size:,} of {math.prod(self.shape):,}"
+            )
         if len(self.factor_sizes) != count or len(self.factor_labels) != count:
             raise ValueError(
                 f"expected a size and labels for each of the {count} factors, got "

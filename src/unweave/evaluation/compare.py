@@ -63,7 +63,7 @@ def compared_models(
     seed: int = 0,
     score: ScoreModels | None = None,
 ) -> list[ComparedRun]:
-    """Return what a comparison reads of models: stored or computed scores, and codes.
+    """Return the results of models that a comparison needs: stored or computed scores, and codes.
 
     `score(models, metrics)` computes the scores that are missing, from the same rows and seed
     (default: `evaluate`). A score that it leaves out is missing in the comparison.
@@ -127,9 +127,9 @@ def _with_metrics(
     seed: int,
     score: ScoreModels,
 ) -> list[ComparedRun]:
-    """Give each run the scores that were asked for, stored ones if they are of the same facts.
+    """Add the requested scores to each run, reusing stored ones that have the same `ScoreFacts`.
 
-    UDR is of a group, which computes it.
+    UDR is left out: groups compute it.
     """
     of_tables, of_models = split_model_metrics(metrics)
     choices = [*(of_tables or ()), *(key for key in of_models if key != UDR)]

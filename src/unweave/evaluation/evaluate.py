@@ -229,7 +229,7 @@ def evaluate(
 def score_models(
     models: Sequence[FittedModel], keys: Sequence[str], tables: Mapping[int, Table], seed: int = 0
 ) -> Iterator[tuple[int, Score | ValueError]]:
-    """Yield the number of each model with each of its scores that no table of its own gives.
+    """Yield (index of the model, score) for scores that need more than the model's own table.
 
     `keys` are `LIKELIHOOD`, the importance-weighted bound of 100 observations with 100 particles
     each, `RATE_PARTS` under the exact q(z) of all observations, as `Measure` computes them, and
@@ -275,7 +275,7 @@ def content_of(model: FittedModel) -> str:
 
 
 def seed_groups(models: Sequence[FittedModel]) -> list[list[int]]:
-    """Return the numbers of the models that differ only in their seed and are on the same data."""
+    """Return the indices of the models that differ only in their seed and are on the same data."""
     return same_but_for_the_seed([m.run for m in models], [content_of(m) for m in models])
 
 
@@ -299,7 +299,7 @@ def map_tables(
     progress: Callable[[int], object] | None = None,
     codes: Codes = "mean",
 ) -> Iterator[tuple[int, Table, R]]:
-    """Yield the number of each model, its table, and `function(table)`, computed in processes.
+    """Yield the index of each model, its table, and `function(table)`, computed in processes.
 
     Tables are passed on while other models are still being encoded, in the order of `encode`, which
     `progress` is for. The function is pickled.
@@ -448,7 +448,7 @@ def _mixtures(latent: Latent, p: Distribution, z: Tensor) -> dict[str, tuple[Mix
 
 
 def _groups(models: Sequence[FittedModel], rows: int | None) -> Iterator[list[int]]:
-    """Yield the numbers of models that are encoded together."""
+    """Yield the indices of models that are encoded together."""
     groups: dict[tuple[int, str], list[int]] = {}
     for number, model in enumerate(models):
         groups.setdefault((id(model.dataset), model.run.lane_key), []).append(number)

@@ -52,7 +52,7 @@ AnyProgress = bool | Progress | Callable[[int, Sequence[Row]], object]
 
 
 class Fields(TypedDict, total=False):
-    """The fields of `Run` that `fit` takes beside the data and the seed."""
+    """The fields of `Run` that `fit` takes besides the data and the seed."""
 
     latent: Latent
     objective: Objective
@@ -65,7 +65,7 @@ class Fields(TypedDict, total=False):
 
 
 class Options(Fields, total=False):
-    """All that `fit` takes beside the data and the seed."""
+    """All that `fit` takes besides the data and the seed."""
 
     device: str
     store: str | Path | None

@@ -141,7 +141,7 @@ class Scorer(Protocol):
 def map_tables_on(
     on: Scorer, models: Sequence[FittedModel], task: ScoringTask
 ) -> Iterator[tuple[int, Table | None, TableScores]]:
-    """Score models in other processes; yield the number of each, its table, and its scores.
+    """Score models in other processes; yield the index of each, its table, and its scores.
 
     The folders of the task are those of the models, which need one. A model that could not be
     encoded, or whose folder is in use, has no table.

@@ -76,7 +76,7 @@ class DataSource:
 
     @property
     def dataset(self) -> Dataset:
-        """The data; they are loaded, and compared with those of the training, at first use."""
+        """The data; they are loaded, and compared with the training data, at first use."""
         if self._dataset is None:
             dataset = self._load()
             if split_of(self.data) == split_of(self.trained_on):
@@ -116,7 +116,7 @@ class DataSource:
             ) from None
 
     def _check(self, dataset: Dataset) -> None:
-        """Refuse observations other than those of the training; note other labels."""
+        """Refuse observations that differ from the training data; warn if labels differ."""
         expected, found = self.record, dataset.schema
         same = dataset.fingerprint == expected.fingerprint and found.shape == expected.schema.shape
         if not same or not (expected.fingerprint or self.data == self.trained_on):

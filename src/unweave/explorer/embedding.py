@@ -37,7 +37,8 @@ def embed(codes: Array, method: Method, seed: int) -> Array:
     check_method(method)
     if len(codes) < _LEAST:
         raise ValueError(
-            f"expected at least {_LEAST} observations for an embedding, got {len(codes)}"
+            f"expected at least {_LEAST} observations for an embedding, got {len(codes)}: encode "
+            "more rows, or leave --embedding out"
         )
     if not np.ptp(codes, axis=0).any():  # both methods find no neighbours in a single point
         return np.zeros((len(codes), 2), np.float32)

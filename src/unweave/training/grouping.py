@@ -35,7 +35,7 @@ def data_identity(data: Data, fingerprint: str = "", labels: str = "") -> str:
 
 
 def same_but_for_the_seed(runs: Sequence[Run], data: Sequence[str] = ()) -> list[list[int]]:
-    """Return the numbers of the runs that differ only in their seed, group by group.
+    """Return the indices of the runs that differ only in their seed, group by group.
 
     `data` identifies the data of each run, by default by their spec.
 

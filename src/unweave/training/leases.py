@@ -82,7 +82,7 @@ class Lease(NamedTuple):
 
 
 class _Sighting(NamedTuple):
-    """The content of a file, when it was first seen, and whether it had changed before."""
+    """A file's content, when this process first saw it, and whether it had changed by then."""
 
     content: bytes | None
     since: float

@@ -256,7 +256,7 @@ def _new_seal(file: str, run: str, content: bytes) -> dict[str, str]:
 def _check_seal(found: object, file: str, run: str | None, content: bytes) -> str:
     """Return the run of a seal, which has to be of this file, this run and this content."""
     if not isinstance(found, dict) or found.keys() != {"file", "run", "crc32"}:
-        raise ValueError("it has no checksum: it was changed, or is of an earlier version")
+        raise ValueError("it has no checksum: it was changed, or written by an earlier version")
     owner = found["run"]
     if found["file"] != file:
         raise ValueError(f"it was written as {found['file']}")

@@ -130,8 +130,8 @@ class Run:
         assert run.likelihood is not None
         if run.likelihood.bounded and not dataset.bounded:
             raise ValueError(
-                f"a {run.likelihood.kind} likelihood needs values in [0, 1], and the data have "
-                "others; scale the data, or use likelihood=gaussian"
+                f"a {run.likelihood.kind} likelihood needs values in [0, 1], but the data have "
+                "values outside; scale the data, or use likelihood=gaussian"
             )
         if run.likelihood.counts and not _holds_counts(dataset):
             raise ValueError(

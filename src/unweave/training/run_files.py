@@ -162,7 +162,7 @@ class RunFiles:
 
     @property
     def locked(self) -> bool:
-        """Whether a process is writing in the folder now, which for long only training does."""
+        """Whether a process is writing in the folder now; only training does so for long."""
         return own_leases().is_held(self.path)
 
     @contextmanager

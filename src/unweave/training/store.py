@@ -204,8 +204,8 @@ class RunFolder(RunFiles):
             write_record(self.path / RUN, run.digest, run_to_record(run))
         elif self.read_run() != run:
             raise ValueError(
-                f"{self.path} contains another run than its name says: the folder was renamed, or "
-                "written by another version of unweave; use another store"
+                f"{self.path} contains a different run from the one its name gives: the folder was "
+                "renamed, or written by another version of unweave; use another store"
             )
 
     def check_data(self, dataset: Dataset, labels: bool = False) -> None:

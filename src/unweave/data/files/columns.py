@@ -129,8 +129,9 @@ def _stem(name: str) -> str | None:
 
 
 def _odd_note(odd: Sequence[str], labels: Sequence[str], spoils: bool, in_memory: bool) -> str:
-    """Point out columns unlike the others; as labels they are named next to those there are.
+    """Point out columns unlike the others, and how to drop them or make them labels.
 
+    `labels` are the columns that are labels already; the hint lists the new ones with them.
     `spoils` says whether the others would be read as spectra without them.
     """
     whose, it = ("whose name is", "it") if len(odd) == 1 else ("whose names are", "them")
