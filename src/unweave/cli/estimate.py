@@ -38,7 +38,7 @@ def estimate_command(
     lanes: Annotated[
         int | None,
         typer.Option(
-            min=1, help="Maximum number of runs per task (default: as in `unweave train --on`)."
+            min=1, help="Maximum number of runs per task (by default as in `unweave train --on`)."
         ),
     ] = None,
     seconds: Annotated[
@@ -46,14 +46,14 @@ def estimate_command(
         typer.Option(
             min=1e-3,
             max=1e7,
-            help="Training time per run in seconds, as its share of a task (default: measured on "
-            "this machine).",
+            help="Training time per run in seconds, as its share of a task (by default measured "
+            "on this machine).",
         ),
     ] = None,
     device: DeviceOption = "auto",
     precision: PrecisionOption = "fp32",
     price: Annotated[
-        float | None, typer.Option(min=0, max=1e6, help="Price of an hour of one worker.")
+        float | None, typer.Option(min=0, max=1e6, help="Price per worker-hour.")
     ] = None,
     starting: Annotated[
         float,
@@ -66,7 +66,7 @@ def estimate_command(
         float, typer.Option(min=0, max=_DAY, help="Seconds to write a checkpoint of a task.")
     ] = 1.0,
     preemptions: Annotated[
-        float, typer.Option(min=0, max=60, help="Preemptions in an hour of one worker.")
+        float, typer.Option(min=0, max=60, help="Preemptions per worker-hour.")
     ] = 0.0,
     waiting: Annotated[
         float,

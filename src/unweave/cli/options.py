@@ -42,7 +42,7 @@ FromOption = Annotated[
     str | None,
     typer.Option(
         "--from",
-        help="Start from a preset, a run.json or a TOML file (by default from the defaults).",
+        help="Start from a preset, a run.json or a TOML file instead of the default settings.",
     ),
 ]
 GridOption = Annotated[
@@ -92,8 +92,8 @@ LanesOption = Annotated[
     int | None,
     typer.Option(
         min=1,
-        help="Largest number of runs in one task (by default 64, or fewer so that every worker "
-        "has work; no limit if this process trains).",
+        help="Maximum number of runs per task (by default 64, or fewer so that every worker has "
+        "work; no limit if this process trains).",
     ),
 ]
 RetryFailedOption = Annotated[
