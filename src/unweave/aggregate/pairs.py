@@ -1,4 +1,4 @@
-"""The MMD of single columns, in memory that grows as the number of points and not of pairs."""
+"""The MMD of single columns, in memory that grows with the number of points, not of pairs."""
 
 from collections.abc import Sequence
 from typing import Any

@@ -81,7 +81,7 @@ def range_text(hint: Any) -> str:
 
 
 def _number_or(hint: Any) -> str:
-    """Return the range of the number that may stand instead of a spec, as in a weight."""
+    """Return the range of the number that may replace a spec, as in a weight."""
     union = get_args(hint)[0] if get_origin(hint) is Annotated else hint
     for form in get_args(union):
         inner, marks = form, []
@@ -144,7 +144,7 @@ def listing(path: str = "", width: int = 80) -> str:
 
 
 def choices(union: Any, kind: str) -> dict[str, type]:
-    """Return the member of a union with a kind, or a part of the user's own that fits; by kind.
+    """Return the member of a union with this kind, or a fitting part of the user's own, by kind.
 
     An own part is "module:Class", as in `unweave train`, or the name of its entry point.
     """

@@ -23,7 +23,7 @@ def _open_store(place: str) -> Path:
 
     try:
         return store_root(place)
-    except ValueError as error:  # of which typer would not show the text
+    except ValueError as error:  # typer would not show its text
         raise typer.BadParameter(str(error)) from None
 
 

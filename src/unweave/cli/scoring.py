@@ -28,7 +28,7 @@ from unweave.metrics.table_npz import table_bytes
 from unweave.training.leases import FolderInUse
 from unweave.training.store import RunFolder, ScoreFacts, Store, refuse_model_file
 
-_MOST_NAMED = 3  # metrics that are named of those that are left out for one reason
+_MOST_NAMED = 3  # left-out metrics that are named for each reason
 
 
 class Scored(NamedTuple):
@@ -108,7 +108,7 @@ def _score_models(
     facts: list[ScoreFacts],
     scored: Scored,
 ) -> None:
-    """Add the scores that no table of its own gives, such as the likelihood, and store them.
+    """Add and store the scores that need more than a model's own table, such as the likelihood.
 
     A model without a table is not scored.
     """

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from unweave.training.status import StoreStatus
 
 _MOST = 20  # rows of a table
-_RELOAD = 5  # seconds after which the page loads itself again
+_RELOAD = 5  # seconds after which the page reloads itself
 _PAGE = """<!doctype html>
 <html lang="en"><head><meta charset="utf-8"><meta name="generator" content="unweave {version}">
 <meta http-equiv="refresh" content="{reload}"><meta name="viewport" content="width=device-width">
@@ -100,7 +100,7 @@ def _print(status: StoreStatus, store: Path) -> None:
 
 
 def _tables(status: StoreStatus) -> list[tuple[list[str], list[list[str]]]]:
-    """Return the columns and rows of the tables of workers and of failures that there are."""
+    """Return the columns and rows of the tables of workers and of failures, without empty ones."""
     workers = [
         [
             f"{each.host} {each.pid}",

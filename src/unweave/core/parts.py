@@ -32,7 +32,7 @@ from pydantic import BaseModel, Field, GetCoreSchemaHandler, TypeAdapter
 from pydantic_core import CoreSchema, core_schema
 
 GROUP = "unweave"  # of entry points
-HASH = "source-hash"  # where the JSON form of an own part has it; no field can have this name
+HASH = "source-hash"  # its key in the JSON form of an own part; no field can have this name
 UNNAMED = "MODULE:FUNCTION"  # on the command line, for what cannot be imported by a name
 
 _PACKAGE = __name__.partition(".")[0]
@@ -242,7 +242,7 @@ def _names(node: ast.stmt) -> Iterator[str]:
 
 
 def _compiled(part: Any) -> str:
-    """Return a text of the compiled code of a function, or of all functions of a class."""
+    """Return the compiled code of a function, or of all functions of a class, as text."""
     functions = [part] if isinstance(part, FunctionType) else []
     if isinstance(part, type):
         for value in vars(part).values():
