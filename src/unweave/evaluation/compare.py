@@ -90,7 +90,7 @@ def compared_model(model: FittedModel) -> ComparedRun:
 
 
 def compared_folder(folder: RunFolder, split: str | None = None) -> ComparedRun:
-    """Return the stored log of a run, and its scores of a split (default: its own)."""
+    """Return the stored log of a run, and its scores on a split (default: its own)."""
     run, every, record = folder.read_run(), folder.scores, folder.read_data()
     log = folder.read_log()
     stored = every.get(split) if split else next(iter(every.values()), None)
@@ -151,9 +151,9 @@ def _with_metrics(
 
 
 def _lacks(scores: Iterable[str], choices: Iterable[MetricChoice]) -> bool:
-    """Return whether a metric of a choice has no score.
+    """Return whether a chosen metric has no score.
 
-    A metric may have several protocols, of which some may not apply: one is enough.
+    Some protocols of a metric may not apply, so one score is enough.
     """
     present, by_metric = set(scores), dict[tuple[int, str], set[str]]()
     for number, choice in enumerate(choices):
@@ -272,7 +272,7 @@ def direction(name: str) -> int | None:
 
 
 def _leaves_range(group: RunGroup, name: str, level: float) -> bool:
-    """Whether the interval of a score whose values are in [0, 1] contains others."""
+    """Whether the interval of a score between 0 and 1 leaves this range."""
     estimate, values = group.estimate(name, level), group.values(name)
     if name.split()[0] not in METRICS or estimate is None or estimate.low is None:
         return False

@@ -19,7 +19,7 @@ from unweave.training.store import ScoreFacts
 
 _HUGE = 1e150  # numbers whose squares may be infinite
 _EQUAL = 1e-9  # smaller differences are due to rounding
-_TERMS = ("terms/distortion", "terms/rate")  # other terms are not of every objective
+_TERMS = ("terms/distortion", "terms/rate")  # not every objective has other terms
 
 
 @dataclass(frozen=True, eq=False)
@@ -57,7 +57,7 @@ class ComparedRun:
         every = final_values(end_of(self.log), self.measures)
         final = {n: x for n, x in every.items() if n in _TERMS or not n.startswith("terms/")}
         for key, score in self.scores.items():
-            if key != UDR:  # which is of a group
+            if key != UDR:  # a property of a group
                 final[key] = float(score.value)
                 final |= {f"{key} {part}": value for part, value in score.components.items()}
         return final
@@ -69,7 +69,7 @@ class RunGroup:
 
     `settings` are those that differ between groups. `udr` has a score for each run and `latents`
     the latents matched across the runs, both empty for fewer than two encoded runs; models in
-    `latents` are numbers of `encoded`.
+    `latents` are indices into `encoded`.
     """
 
     name: str

@@ -72,7 +72,7 @@ _AT_ONCE = 2**30  # weights and codes on the device at once, in numbers: 4 GB
 class EncodedModel(NamedTuple):
     """A model and the posteriors of rows of its data."""
 
-    number: int  # among the models
+    number: int  # its index among the models
     model: FittedModel
     rows: Tensor  # (N,) indices of the observations
     q: Distribution  # q(z|x) of each
@@ -302,7 +302,7 @@ def map_tables(
     """Yield the index of each model, its table, and `function(table)`, computed in processes.
 
     Tables are passed on while other models are still being encoded, in the order of `encode`, which
-    `progress` is for. The function is pickled.
+    calls `progress`. The function is pickled.
     """
     waiting: deque[tuple[int, Table]] = deque()
 

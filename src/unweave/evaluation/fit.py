@@ -335,7 +335,7 @@ def _as_progress(progress: AnyProgress, console: PlainConsole) -> Progress:
     )
 
 
-_SHOWN = 3  # classes that are named of those that have a field
+_SHOWN = 3  # classes with a field that a message names
 _PARTS: dict[str, dict[str, type]] = {
     name: spec.members(hint) for name, hint in get_type_hints(Run, include_extras=True).items()
 }

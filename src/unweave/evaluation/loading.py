@@ -59,8 +59,8 @@ def load(
 
     If the path does not exist, its last part may be the start of a digest, as in
     `load("runs/3f2a")`, if only one run in that folder starts with it. `load("3f2a")` looks in the
-    folder runs, as the commands do, unless there are runs in this one. A run that is not finished
-    has its newest weights.
+    folder `runs`, as the commands do, unless the current folder has runs. A run that is not
+    finished has its newest weights.
 
     The data are loaded only when something is first measured on them, and runs on the same data
     share them. `data` is where the data are now, if they have moved, or the array that a run was
@@ -79,7 +79,7 @@ def load(
 def load_each(
     paths: Iterable[Path], *, data: Any = None, split: AnySplit | None = None, device: str = "auto"
 ) -> tuple[list[FittedModel], dict[Path, str]]:
-    """Load the runs that can be loaded with their data; also return why each other one cannot."""
+    """Load the runs that can be loaded with their data; also return why the others cannot."""
     finder = SourceFinder(data, split, pick_device(device))
     models: list[FittedModel] = []
     reasons: dict[Path, str] = {}
@@ -154,7 +154,7 @@ def _expected_weights(run: Run, shape: tuple[int, ...]) -> dict[str, Tensor]:
 
 
 def _named(path: Path) -> RunFolder:
-    """Find a run by the start of its digest; without a folder, also in that of the commands."""
+    """Find a run by the start of its digest; without a folder, also in the commands' store."""
     usual = Path(_USUAL_STORE)
     alone = path.name == str(path) and usual.is_dir() and not run_paths(path.parent)
     return Store(usual if alone else path.parent).named(path.name)

@@ -28,7 +28,7 @@ class Overfit(NamedTuple):
 
 
 def overfit(log: Sequence[Row], measures: Sequence[Row]) -> Overfit | None:
-    """Return the best step of a run, if its held-out distortion has risen well above that since.
+    """Return the best step of a run, if its held-out distortion has risen much since then.
 
     The distortion has to have risen by more than half of what it fell since it was first measured,
     and by more than 1 nat and 5 %, at five measurements or more. At the best step, both the

@@ -1,4 +1,4 @@
-"""The data of a trained model: where they are, loaded at first use, and whether they are the same.
+"""The data of a trained model: found, loaded at first use, and checked to be the same.
 
 A model needs its data only to be evaluated on them; what encoding and decoding need is in its run.
 """
@@ -41,7 +41,7 @@ _ADVICE = 'if they are elsewhere, say where: load(path, data="new/place"), or --
 
 
 class DataSource:
-    """Data that a model is on: a spec, and the dataset, which is loaded at first use.
+    """The data of a model: a spec, and the dataset, which is loaded at first use.
 
     Args:
         data: the spec of the data.
@@ -187,7 +187,7 @@ class SourceFinder:
         return self._arrays[key]
 
     def _place(self, trained_on: Data, schema: Schema) -> Data:
-        """Return the spec of the data at their place, on the split of the training."""
+        """Return the spec of the data where they are now, on the split that was trained on."""
         if self.data is None:
             return trained_on
         data: Data
@@ -252,7 +252,7 @@ def _with_source(data: Data, source: Data) -> Data:
 
 
 def open_like(path: str | Path, schema: Schema, data: Data) -> NewObservations:
-    """Open new observations at a path, to be read and scaled as those of a model were.
+    """Open new observations at a path, read and scaled like the training data of a model.
 
     Images get the size and channels of the model's, and columns of a table are found by name.
     Labels are not read. Images of 8 bits are in [0, 1] if those of the model are.

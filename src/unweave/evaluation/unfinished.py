@@ -11,7 +11,7 @@ from unweave.training import Outcome, Row
 
 _LEAST_MEASUREMENTS = 10
 _END = 3  # the end of a run is the last third of its measurements, at least five
-_LEAST_T = 6.0  # of the slope: 1 in 1,000 for noise at seven measurements
+_LEAST_T = 6.0  # t of the slope; for noise at seven measurements, it is larger in 1 of 1,000
 _LEAST_FALL = 0.1  # nats over the last tenth of the steps
 _LEAST_SHARE = 0.01  # of what the loss has fallen by since it was first measured
 

@@ -261,7 +261,7 @@ class RemoteExecutor(abc.ABC):
 
     lanes: int | None  # runs in a task; None: as many as give every slot work, at most 64
     tries: int  # submissions of a task without progress
-    outlasting: ClassVar[bool] = False  # whether workers go on after SIGTERM has ended the driver
+    outlasting: ClassVar[bool] = False  # whether workers survive the driver's SIGTERM
 
     @abc.abstractmethod
     def check(self) -> None:
@@ -299,7 +299,7 @@ class RemoteExecutor(abc.ABC):
         failures: list[str] = []
         in_use: list[RunFolder] = []
         first = every[0].task
-        if all(job.task.is_done for job in every):  # nobody has to work, so no cluster is needed
+        if all(job.task.is_done for job in every):  # nothing is left to do, so no cluster is needed
             yield from (Trained(_collect(job.task, in_use)) for job in every)
             _delete_leftovers(first, in_use)
             return

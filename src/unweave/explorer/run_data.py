@@ -224,8 +224,8 @@ def names(runs: Sequence[RunData]) -> list[str]:
 def _telling_apart(every: Sequence[Mapping[str, Setting]]) -> list[str]:
     """Return few settings that tell runs apart, besides the objective; the seed is the last.
 
-    Each one separates as many runs as any other could after those before it; settings that only
-    some runs have come last.
+    They are chosen one by one: each separates as many runs as possible that those before it do not.
+    Settings that only some runs have come last.
 
     >>> small = {"objective": "vae", "latent.size": 2, "steps": 10, "seed": 0}
     >>> _telling_apart([small, small | {"latent.size": 4, "steps": 20}, small | {"seed": 1}])

@@ -38,7 +38,7 @@ def share(
         path: the file to write, such as "page.html".
         title: title of the page; by default it names the objective and the data.
         rows: number of observations of each model's data to encode and plot.
-        thumbnails: how many of these to show as images or curves, which take most space.
+        thumbnails: number of these to show as images or curves, which take most of the space.
         embedding: also embed the codes in a plane by "umap" or "pacmap", which are extra packages.
     """
     place = Path(path)

@@ -14,7 +14,7 @@ from unweave.explorer.contents import RunData
 from unweave.explorer.run_data import run_data
 from unweave.training.store import RunFolder
 
-_TIME_STEP = 2 * 10**9  # nanoseconds between times that every file system tells apart
+_TIME_STEP = 2 * 10**9  # nanoseconds between times that every file system can distinguish
 
 
 class RunSource(Protocol):

@@ -79,7 +79,7 @@ class DividedObservation:
         return self._whole.sample(noise)
 
     def __getattr__(self, name: str) -> Any:
-        """Return what the observation of a certain likelihood has besides."""
+        """Return an attribute that only the observations of some likelihoods have."""
         return getattr(self._whole, name)
 
 

@@ -142,7 +142,7 @@ def marginals(analysis: Analysis) -> list[Panel]:
 
 
 def _spans(analysis: Analysis) -> dict[int, Span]:
-    """Return the range to draw for each continuous variable, by number.
+    """Return the range to draw for each continuous variable, by index.
 
     It covers nearly all samples and the prior; variables with the same prior share it.
     """

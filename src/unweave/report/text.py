@@ -105,7 +105,7 @@ def short(value: float, digits: int = 4) -> str:
 
 
 def significant(value: float, digits: int = 3) -> str:
-    """Format a number with so many significant digits and no exponent, as the explorer does.
+    """Format a number with this many significant digits and no exponent, as the explorer does.
 
     >>> significant(2679.6), significant(-0.00012345), significant(1e30)
     ('2680', '−0.000123', '1e+30')

@@ -32,7 +32,7 @@ from unweave.core.parts import MissingPart
 T = TypeVar("T")
 Row = dict[str, Any]
 
-_SEAL, _SUMMARY = "seal", "summary"  # fields of files beside their content
+_SEAL, _SUMMARY = "seal", "summary"  # fields of files besides their content
 _END = "\n}\n"  # of a JSON file, after its seal
 _LARGEST = 2**30  # bytes of a file; those of the longest runs have some millions
 _SHOWN = 160  # characters of a reason

@@ -30,7 +30,7 @@ def label_notes(folder: RunFolder, dataset: Dataset) -> list[str]:
 def arithmetic(
     runs: Sequence[Run], device: torch.device, precision: str, processes: Processes = ALONE
 ) -> dict[str, object]:
-    """Return what the bits of a step depend on beside the runs and their state."""
+    """Return what the bits of a step depend on besides the runs and their state."""
     compiled = device.type == "cuda" and worth_compiling(runs) and not processes.several
     beside = {"processes": processes.size} if processes.size > 1 else {}
     return {"device": device.type, "precision": precision, "compiled": compiled, **beside}

@@ -244,7 +244,7 @@ def _reject_text(file: ArrayFile, rows: Rows, columns: Sequence[str]) -> None:
     if rows.dtype != object:
         return
     first = rows.read(0, 1)[0]
-    aligned = len(first) == len(columns)  # otherwise there are lists beside the text
+    aligned = len(first) == len(columns)  # otherwise there are lists besides the text
     pairs = zip(columns, first, strict=True) if aligned else ((name, "") for name in columns)
     text = [name for name, value in pairs if isinstance(value, str)]
     for name in text:

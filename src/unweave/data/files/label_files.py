@@ -143,7 +143,7 @@ def _read_columns(
     kept = [name for name in table.names if name not in left_out]
     if required and len(table.names) == 1:
         raise ValueError(
-            f"expected labels beside the names of images in {path}, got the column {file} alone"
+            f"expected labels besides the names of images in {path}, got the column {file} alone"
         )
     if ignored:
         notes.append(f"ignored: {list_some(ignored)}")
