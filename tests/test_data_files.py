@@ -358,7 +358,7 @@ class TestFolder:
         save(tmp_path, "a.png", pixels)
         dataset = Folder(tmp_path).load(CPU)
         assert dataset.shape == (3, 4, 4)
-        assert "1 transparent images laid on white" in dataset.notes[1]
+        assert "1 transparent images blended onto white" in dataset.notes[1]
         assert everything(dataset)[0, :, :2].max() == 0
         assert everything(dataset)[0, :, 2:].min() == 1
         kept = Folder(tmp_path, channels=4).load(CPU)

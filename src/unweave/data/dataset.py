@@ -376,7 +376,7 @@ class ArrayDataset(DatasetWithCodes):
     device: torch.device = CPU
     row_names: Sequence[str] = field(default=(), repr=False)
     checksum: str = ""  # of the observations before they were scaled; "": of `data`
-    # (N,) number of the first equal observation; None if all differ, or copies are not known
+    # (N,) index of the first equal observation; None if all differ, or copies are not known
     first: NDArray[np.int64] | None = field(default=None, repr=False)
 
     @property

@@ -1,4 +1,4 @@
-"""Selections: specs that choose observations of a dataset by their row numbers."""
+"""Selections: specs that choose observations of a dataset by their row indices."""
 
 import itertools
 import math

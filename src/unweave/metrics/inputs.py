@@ -239,12 +239,13 @@ def describe_real_factors(
     for k in np.flatnonzero(real_factors(factors)):
         if continuous[k]:
             treatment = "real numbers that do not repeat, taken as continuous"
-            other = "without its name"
+            change = "leave its name out of `continuous` to read them as classes"
         else:
             count = len(np.unique(factors[:, k]))
             often = f"each {len(factors) / count:.3g} times on average"
-            treatment, other = f"{count} real numbers, {often}, taken as classes", "with its name"
-        lines.append(f"{names[k]} has {treatment}; `continuous` {other} decides otherwise")
+            treatment = f"{count} real numbers, {often}, taken as classes"
+            change = "name it in `continuous` to read them as numbers"
+        lines.append(f"{names[k]} has {treatment}; {change}")
     return lines
 
 
@@ -255,8 +256,8 @@ def few_rows(
 
     There should be ten rows for each of `dims` codes and for each value of a factor, of which there
     are `sizes`; a continuous factor counts as the 20 bins that it is cut into. A predictor from D
-    codes fits D coefficients, and all that is known of a value comes from its rows: with fewer,
-    uninformative codes score high.
+    codes fits D coefficients, and a metric learns about a value only from the rows with it: with
+    fewer, uninformative codes score high.
     """
     groups = {f"{dims} codes": dims}
     for name, size, cut in zip(names, sizes, continuous, strict=True):

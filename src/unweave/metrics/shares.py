@@ -21,7 +21,7 @@ SHUFFLES = 99  # a factor that is independent of the codes exceeds all of them o
 
 
 class FactorShares(NamedTuple):
-    """The share of each factor that each code explains, and the largest one that is chance."""
+    """The share of each factor that each code explains, and the largest one due to chance."""
 
     values: Floats  # (D, K): 0 is the mean for shuffled factors, 1 a factor that is determined
     chance: Floats  # (K,): the largest value of any code after any shuffle of the factor

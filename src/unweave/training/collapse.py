@@ -9,7 +9,7 @@ from unweave.training.own_data import suggested_steps
 from unweave.training.records import Row
 from unweave.training.run import Run
 
-_STILL = 0.02  # share of all that a loss fell, in its last interval, from which it still falls
+_STILL = 0.02  # a loss still falls if its last interval has this share of its decrease
 
 
 def collapse_warning(run: Run, dataset: Dataset, measures: Sequence[Row] = ()) -> str:

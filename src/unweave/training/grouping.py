@@ -12,7 +12,7 @@ from unweave.training.run import Run
 
 
 def settings_of(run: Run, places: bool = True) -> dict[str, Any]:
-    """Return the settings of a run, as in `objective.beta`; `objective` is the kind of it.
+    """Return the settings of a run, as in `objective.beta`; `objective` is its kind.
 
     `places` says whether to include where the data are.
 

@@ -203,7 +203,7 @@ class Leases:
             files.delete(lease.path)
 
     def _judge(self, lease: Lease) -> Verdict:
-        """Return whether a lease is held; unknown is one that has not been watched long enough."""
+        """Return whether a lease is held; "unknown" if it has not been watched for long enough."""
         if lease.worker is None:
             return self._watch(str(lease.path), lease.content, _HALF_WRITTEN)
         if lease.worker == self.process:

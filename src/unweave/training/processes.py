@@ -55,7 +55,7 @@ class Processes:
             )
 
     def divided_rows(self) -> contextlib.AbstractContextManager[None]:
-        """Inside, losses are computed by all processes together, each with its own rows."""
+        """Inside this block, all processes compute losses together, each with its own rows."""
         return divided_rows() if self.several else contextlib.nullcontext()
 
     def own_rows(self, rows: Tensor) -> Tensor:

@@ -254,7 +254,7 @@ def _new_seal(file: str, run: str, content: bytes) -> dict[str, str]:
 
 
 def _check_seal(found: object, file: str, run: str | None, content: bytes) -> str:
-    """Return the run of a seal, which has to be of this file, this run and this content."""
+    """Return the run of a seal, which must be that of this file, this run and this content."""
     if not isinstance(found, dict) or found.keys() != {"file", "run", "crc32"}:
         raise ValueError("it has no checksum: it was changed, or written by an earlier version")
     owner = found["run"]

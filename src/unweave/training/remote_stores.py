@@ -33,7 +33,7 @@ _TEXT = (".json", ".jsonl")
 
 
 class RemoteStore:
-    """A store elsewhere, through fsspec, and the folder that mirrors it."""
+    """A remote store, reached through fsspec, and the folder that mirrors it."""
 
     def __init__(self, url: str, root: Path) -> None:
         import fsspec  # not at the top: few stores are remote
@@ -134,7 +134,7 @@ class RemoteStore:
         return [facts["name"].rstrip("/").rpartition("/")[2] for facts in newest]
 
     def pull(self, folder: Path, text: bool = True) -> None:
-        """Make a folder of the mirror as it is now: text is downloaded, other files are empty.
+        """Update a folder of the mirror: text is downloaded, other files are empty.
 
         Without `text`, only the settings of runs are downloaded.
         """
@@ -198,7 +198,7 @@ class RemoteStore:
 
 
 class RemoteDisk(Disk):
-    """The disk of a process that also writes to stores elsewhere."""
+    """The disk of a process that also writes to remote stores."""
 
     def __init__(self) -> None:
         self.stores: dict[Path, RemoteStore] = {}  # by mirror

@@ -168,7 +168,7 @@ class Run:
         return needed_memory(*self._sizes(shape), lanes, at_once)
 
     def _sizes(self, shape: Shape) -> tuple[Nets, int]:
-        """The networks without memory, and how many numbers a batch surely has.
+        """The networks without memory, and how many numbers a batch has at least.
 
         These are observations, reconstructions and codes.
         """

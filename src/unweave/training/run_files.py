@@ -106,7 +106,7 @@ class RunFiles:
         return (self.path / FAILED).exists()
 
     def forget_failure(self) -> None:
-        """Let the run go on from its last checkpoint."""
+        """Let the run continue from its last checkpoint."""
         delete(self.path / FAILED)
 
     def write_failure(self, failure: Row) -> None:

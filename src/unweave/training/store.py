@@ -80,7 +80,7 @@ class DataRecord(NamedTuple):
 
 
 class ScoreFacts(NamedTuple):
-    """What scores are computed on; those of different facts are never stored together."""
+    """What scores are computed on; scores with different facts are never stored together."""
 
     split: str
     rows: int
@@ -194,7 +194,7 @@ class RunFolder(RunFiles):
 
     @property
     def _begun(self) -> bool:
-        """Whether steps of the run are stored, which are of the data that data.json describes."""
+        """Whether steps of the run are stored; they were taken on the data of data.json."""
         return bool(self.states) or self.weights.exists()
 
     def create(self, run: Run) -> None:

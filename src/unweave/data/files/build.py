@@ -57,8 +57,8 @@ def array_dataset(
     """Return a dataset of observations in memory and their factors, for a data spec of your own.
 
     Arrays are interpreted, scaled and checked as in `Arrays`. A table with named columns, such as a
-    DataFrame of pandas or polars, is read as a CSV file is: columns of numbers are observations,
-    and text is a factor if it repeats and names the rows otherwise.
+    DataFrame of pandas or polars, is read like a CSV file: columns of numbers are observations,
+    text that repeats is a factor, and other text names the rows.
 
     >>> array_dataset(np.eye(4), [0, 0, 1, 1], ["half"]).factor_sizes
     (2,)
@@ -241,7 +241,7 @@ def _explain_not_finite(rows: Rows, layout: Layout, value_names: Sequence[str]) 
 
 
 def _checksum_of(whole: str, numbers: Array | None) -> str:
-    """Return the checksum of some rows of data, by the checksum of all and their numbers."""
+    """Return the checksum of some rows, computed from that of all rows and their indices."""
     return whole if numbers is None else f"{zlib.crc32(numbers.data, int(whole, 16)):08x}"
 
 
@@ -270,7 +270,7 @@ def take_split(dataset: ArrayDataset, split: DataSplit) -> ArrayDataset:
 def select_streamed(
     dataset: StreamedDataset, numbers: Array, description: str, checksum: str
 ) -> ArrayDataset | StreamedDataset:
-    """Select rows of a streamed dataset by their sorted numbers; load them if they fit."""
+    """Select rows of a streamed dataset by their sorted indices; load them if they fit."""
     rows = IndexedRows(dataset.rows, numbers)
     earlier = dataset.notes[: -len(streaming_notes(dataset.rows))]
     notes = (*earlier, f"{len(numbers):,} observations of {dataset.size:,}: {description}")

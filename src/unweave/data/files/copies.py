@@ -10,7 +10,7 @@ from unweave.data.files.statistics import View
 
 
 def first_copies(rows: Rows, arrange: View) -> NDArray[np.int64] | None:
-    """Return the number of the first row that equals each row; None if all rows differ.
+    """Return the index of the first row that equals each row; None if all rows differ.
 
     Rows are compared by 128 bits of a hash of their values. Rows of more than 1 GiB in all are not
     compared.

@@ -355,7 +355,7 @@ def _resize(image: Image.Image, width: int, height: int, fit: Fit, bars: float =
 
 
 def _to_mode(image: Image.Image, mode: str) -> Image.Image:
-    """Convert an image to a colour mode; lay it on white unless the mode keeps transparency."""
+    """Convert an image to a colour mode; blend it onto white unless the mode keeps transparency."""
     if mode == "RGBA" or not image.has_transparency_data:
         return image.convert(mode)
     layer = image.convert("RGBA")

@@ -17,13 +17,13 @@ FACTORS = "factors.csv"
 FOLDER = "folder"  # name of the factor of images in subfolders
 
 _SUFFIXES = (".csv", ".tsv")
-_AMBIGUOUS = -1  # the number of an image if a name stands for several
+_AMBIGUOUS = -1  # the index of an image if a name stands for several
 # Names of columns that hold files; they decide if the cells of several columns name images.
 _FILE_NAMES = ("file", "filename", "file_name", "path", "filepath", "image", "img", "name")
 
 
 def find_label_file(folder: str, given: str) -> str:
-    """Return the absolute path of a file of labels: in the folder of images, or where we are.
+    """Return the absolute path of a file of labels: in the folder of images or the current one.
 
     A relative path is looked up in the folder first. If it exists in both places, both must hold
     the same.
@@ -187,7 +187,7 @@ def _file_column(path: Path, matched: dict[str, list[int | None]]) -> str | None
 
 
 class _Places:
-    """The numbers of images by their paths, with or without extension and folders.
+    """The indices of images by their paths, with or without extension and folders.
 
     A name that stands for several images, such as that of files in two folders, is ambiguous.
     """
@@ -205,7 +205,7 @@ class _Places:
         self.counts = [Counter(form) for form in forms]
 
     def match(self, cells: Sequence[str]) -> list[int | None]:
-        """Return the number of the image that each cell names, None or _AMBIGUOUS."""
+        """Return the index of the image that each cell names, None or _AMBIGUOUS."""
         return [self._place(cell.strip()) for cell in cells]
 
     def _place(self, cell: str) -> int | None:

@@ -12,8 +12,8 @@ from unweave.data.files.tables import join_columns
 from unweave.data.scaling import Scaling
 
 _FACTOR = 100  # a gap between deviations that leaves the smaller ones in a hundredth of the range
-_SHARE = 100  # extreme values are in at most one of so many rows
-_MOST = 100  # and in at most so many rows
+_SHARE = 100  # extreme values are in at most one of this many rows
+_MOST = 100  # and in at most this many rows
 _SAMPLE = 1001  # rows whose medians are taken as those of all
 _LEAST = 10  # rows of the sample that have to deviate from the median to judge by
 _LISTED = 3
@@ -48,9 +48,9 @@ def find_extremes(rows: Rows, layout: Layout, scaling: Scaling) -> Extremes:
     at least 100 (times the root of the number of scales, each of which may have such a gap by
     chance), and by more than the square of the factor between the next one and a typical one. So
     heavy tails, in which deviations grow by large factors anyway, are not extreme. Sparse values
-    are compared with others that are not the median; with fewer than ten of these, nothing is said.
-    Nor is it if every column is extreme in other rows, as sharp peaks are, unless these values are
-    equal, as are those that stand for missing ones, such as -9999.
+    are compared with others that are not the median; with fewer than ten of these, nothing is
+    reported. Nor is it if every column is extreme in different rows, as with sharp peaks, unless
+    these values are equal, as -9999 for missing values is.
     """
     if scaling.method == "bytes" or rows.shape[0] < 2:
         return _NONE
