@@ -99,13 +99,13 @@ def _optional(hint: Any) -> str:
 
 def _bounds(marks: list[Any]) -> str:
     plain = [each for m in marks for each in (m.metadata if isinstance(m, FieldInfo) else [m])]
-    found = [
+    bounds = [
         text.format(getattr(mark, name))
         for mark in plain
         for name, text in _SIGNS.items()
         if abs(getattr(mark, name, None) or 0) < _FINITE and hasattr(mark, name)
     ]
-    return " and ".join(found)
+    return " and ".join(bounds)
 
 
 def _default(value: object) -> str:
@@ -252,12 +252,12 @@ def _written(cls: type) -> dict[str, str]:
         (tree,) = ast.parse(textwrap.dedent(inspect.getsource(cls))).body
     except (OSError, TypeError, SyntaxError, ValueError):  # no source, as for builtins
         return {}
-    found: dict[str, str] = {}
+    meanings: dict[str, str] = {}
     body: list[Any] = getattr(tree, "body", [])
     for field, below in pairwise(body):
         if not isinstance(field, ast.AnnAssign) or not isinstance(field.target, ast.Name):
             continue
         text = getattr(getattr(below, "value", None), "value", None)
         if isinstance(below, ast.Expr) and isinstance(text, str):
-            found[field.target.id] = " ".join(text.split())
-    return found
+            meanings[field.target.id] = " ".join(text.split())
+    return meanings

@@ -110,31 +110,31 @@ def estimate_command(
             step = StepTime(0.0, seconds / run.steps)
         tasks += [run.steps * step.seconds(size) for size in sizes]
     conditions = Conditions(workers, starting, checkpoint_seconds, saving, preemptions, waiting)
-    found = estimate(tasks, conditions)
-    hours = found.spent.total / 3600
+    estimated = estimate(tasks, conditions)
+    hours = estimated.spent.total / 3600
     money = None if price is None else price * hours
     if as_json:
         content = {
             "runs": len(runs),
-            "tasks": found.tasks,
-            "seconds": dict(zip(("mean", "low", "high"), found.times, strict=True)),
-            "least_seconds": found.least,
-            "worker_seconds": found.spent._asdict(),
+            "tasks": estimated.tasks,
+            "seconds": dict(zip(("mean", "low", "high"), estimated.times, strict=True)),
+            "least_seconds": estimated.least,
+            "worker_seconds": estimated.spent._asdict(),
             "price": money,
         }
         out.print_json(data=content)
         return
-    mean, *ends = map(duration, found.times)
+    mean, *ends = map(duration, estimated.times)
     span = f" (90 % of simulations: {' to '.join(ends)})" if {*ends} != {mean} else ""
-    each = f"{found.spent.training / len(runs):,.3g} s of training for each run"
-    out.print(f"{count_noun(len(runs), 'run')} in {count_noun(found.tasks, 'task')}, {each}")
+    each = f"{estimated.spent.training / len(runs):,.3g} s of training for each run"
+    out.print(f"{count_noun(len(runs), 'run')} in {count_noun(estimated.tasks, 'task')}, {each}")
     out.print(
         f"{count_noun(workers, 'worker')}: {mean}{span}, if a task starts in {starting:g} s "
         "(--starting)",
         soft_wrap=True,
     )
-    parts = ", ".join(f"{_hours(part)} {name}" for name, part in found.spent._asdict().items())
-    out.print(f"{_hours(found.spent.total)} worker-hours: {parts}", soft_wrap=True)
+    parts = ", ".join(f"{_hours(part)} {name}" for name, part in estimated.spent._asdict().items())
+    out.print(f"{_hours(estimated.spent.total)} worker-hours: {parts}", soft_wrap=True)
     if preemptions and saving:
         best = conditions.best_interval
         out.print(f"checkpoints every {best:,.0f} s would lose the least to preemption")

@@ -303,11 +303,11 @@ class Open:
 
 def _expand(union: Any) -> list[Any]:
     """Return the members of a union, and those of unions inside it."""
-    found: list[Any] = []
+    leaves: list[Any] = []
     for each in get_args(union):
         inner = get_args(each)[0] if get_origin(each) is Annotated else each
-        found += _expand(inner) if get_origin(inner) in (Union, UnionType) else [each]
-    return found
+        leaves += _expand(inner) if get_origin(inner) in (Union, UnionType) else [each]
+    return leaves
 
 
 def content_of(value: Any) -> Any:

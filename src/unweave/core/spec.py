@@ -164,12 +164,12 @@ def members(union: Any) -> dict[str, type]:
     >>> sorted(members(Objective))[-2:]
     ['vae', 'wae']
     """
-    found: dict[str, type] = {}
+    by_kind: dict[str, type] = {}
     for candidate in flat_members(union):
         kind = annotations_of(candidate).get("kind") if isinstance(candidate, type) else None
         if get_origin(kind) is Literal:
-            found[get_args(kind)[0]] = candidate
-    return found
+            by_kind[get_args(kind)[0]] = candidate
+    return by_kind
 
 
 def field_names(cls: type) -> tuple[str, ...]:
@@ -329,19 +329,19 @@ def _places(name: str, cls: type, content: Mapping[str, Any]) -> dict[str, list[
 
     The list of kinds is empty for a part that already has the field.
     """
-    found: dict[str, list[str]] = {}
+    places: dict[str, list[str]] = {}
     for field, annotation in fields_of(cls).items():
         inner = content.get(field, default_json(cls, field))
         owner = owner_of(annotation, inner)
         kinds = [kind for kind, each in members(annotation).items() if name in fields_of(each)]
         if owner is not None and name in fields_of(owner):
-            found[f"{field}.{name}"] = []
+            places[f"{field}.{name}"] = []
         elif kinds:
-            found[f"{field}.{name}"] = kinds
+            places[f"{field}.{name}"] = kinds
         if owner is not None:
             below = _places(name, owner, inner if isinstance(inner, dict) else {})
-            found |= {f"{field}.{path}": kinds for path, kinds in below.items()}
-    return found
+            places |= {f"{field}.{path}": kinds for path, kinds in below.items()}
+    return places
 
 
 def default_json(cls: type, name: str) -> Any:

@@ -133,20 +133,20 @@ def _with_metrics(
     """
     of_tables, of_models = split_model_metrics(metrics)
     choices = [*(of_tables or ()), *(key for key in of_models if key != UDR)]
-    found = []
+    scored = []
     for run, model in zip(runs, models, strict=True):
         facts = score_facts(model, rows, seed=seed)
         scores = run.scores if run.facts == facts else {}
-        found.append(replace(run, scores=scores, facts=facts, unused=""))
-    missing = [n for n, run in enumerate(found) if _lacks(run.scores, choices)]
+        scored.append(replace(run, scores=scores, facts=facts, unused=""))
+    missing = [n for n, run in enumerate(scored) if _lacks(run.scores, choices)]
     if missing:
         computed = score([models[n] for n in missing], choices)
         for n, scores in zip(missing, computed, strict=True):
-            found[n] = replace(found[n], scores={**found[n].scores, **scores})
+            scored[n] = replace(scored[n], scores={**scored[n].scores, **scores})
     wanted = metric_keys(choices)
     return [
         replace(run, scores={key: s for key, s in run.scores.items() if key in wanted})
-        for run in found
+        for run in scored
     ]
 
 

@@ -389,16 +389,16 @@ def _place(name: str, value: object) -> str:
     owner, _, field = path.rpartition(".")
     if not owner and path in _PARTS:
         return f"did you mean {path}?"
-    found = []
+    owners = []
     for part, kinds in _PARTS.items():
         having = [cls for cls in kinds.values() if field in spec.field_names(cls)]
         if having and part != "data" and owner in ("", part):
             usual = type(getattr(Run(), part))
-            found += [(part, cls) for cls in ([usual] if usual in having else having[:_SHOWN])]
-    if not found:
+            owners += [(part, cls) for cls in ([usual] if usual in having else having[:_SHOWN])]
+    if not owners:
         return nearest(name, [part for part in _PARTS if part not in ("data", "init")])
     given = repr(value) if field == "size" and isinstance(value, int) else f"{field}={value!r}"
-    return f"did you mean {' or '.join(f'{p}={_call(p, c, given)}' for p, c in found)}?"
+    return f"did you mean {' or '.join(f'{p}={_call(p, c, given)}' for p, c in owners)}?"
 
 
 def _call(part: str, cls: type, arguments: str = "") -> str:

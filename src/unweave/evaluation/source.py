@@ -117,23 +117,23 @@ class DataSource:
 
     def _check(self, dataset: Dataset) -> None:
         """Refuse observations that differ from the training data; warn if labels differ."""
-        expected, found = self.record, dataset.schema
-        same = dataset.fingerprint == expected.fingerprint and found.shape == expected.schema.shape
+        expected, schema = self.record, dataset.schema
+        same = dataset.fingerprint == expected.fingerprint and schema.shape == expected.schema.shape
         if not same or not (expected.fingerprint or self.data == self.trained_on):
             if self.data == self.trained_on:
                 raise ValueError(f"the data have changed since the model was trained; {_ADVICE}")
             raise ValueError(
                 f"the model was trained on other data: expected {_describe(expected.schema)}, with "
                 f"fingerprint {expected.fingerprint or digest(self.trained_on)}, got "
-                f"{_describe(found)}, with {dataset.fingerprint or digest(self.data)}"
+                f"{_describe(schema)}, with {dataset.fingerprint or digest(self.data)}"
             )
-        if not found.scaling.close_to(expected.schema.scaling):
+        if not schema.scaling.close_to(expected.schema.scaling):
             raise ValueError(
                 "these are the data that the model was trained on, but they were scaled in another "
-                f"way: expected {expected.schema.scaling}, got {found.scaling}; give the spec that "
-                "was used, data=..."
+                f"way: expected {expected.schema.scaling}, got {schema.scaling}; give the spec "
+                "that was used, data=..."
             )
-        if expected.schema.factor_names and not found.factor_names:
+        if expected.schema.factor_names and not schema.factor_names:
             warnings.warn(
                 "these data have no labels, unlike the training data; for scores with factors, "
                 "give them too: data=from_array(images, factors)",

@@ -70,8 +70,8 @@ class Dominant(NamedTuple):
 
 def final_loss(measures: Sequence[Row]) -> HeldOutLoss | None:
     """Return the last held-out loss of a run; None if none was measured, or if it is not finite."""
-    found = [row["validation"] for row in measures if "validation" in row]
-    return HeldOutLoss(**found[-1]) if found and None not in found[-1].values() else None
+    losses = [row["validation"] for row in measures if "validation" in row]
+    return HeldOutLoss(**losses[-1]) if losses and None not in losses[-1].values() else None
 
 
 class Validation:
@@ -113,8 +113,8 @@ class Validation:
         """
         trained_on = chosen_rows(self.trained_on, _MEAN_ROWS)
         pairs = (self.trained_on, trained_on, "training"), (self.dataset, self.index, "held-out")
-        found = [each for pair in pairs if (each := self._dominant(*pair))]
-        return max(found, key=lambda each: each.share, default=None)
+        dominant = [each for pair in pairs if (each := self._dominant(*pair))]
+        return max(dominant, key=lambda each: each.share, default=None)
 
     def _dominant(self, dataset: Dataset, index: Tensor, kind: str) -> Dominant | None:
         """Return the observations that dominate the variance, or None."""

@@ -187,12 +187,12 @@ def _ready(waiting: Sequence[_Attempt], count: int) -> tuple[list[_Attempt], lis
 
     Others are not looked up, because a store of many runs may be slow.
     """
-    found: dict[str, list[_Attempt]] = {"done": [], "waits": [], "ready": []}
+    by_state: dict[str, list[_Attempt]] = {"done": [], "waits": [], "ready": []}
     for attempt in waiting:
-        if len(found["ready"]) >= count:
+        if len(by_state["ready"]) >= count:
             break
-        found[attempt.look()].append(attempt)
-    return found["ready"], found["done"]
+        by_state[attempt.look()].append(attempt)
+    return by_state["ready"], by_state["done"]
 
 
 def _judge(attempt: _Attempt, ended: Ended, tries: int) -> Ended | None:
@@ -317,8 +317,8 @@ class RemoteExecutor(abc.ABC):
                     if ended.how == "failed":
                         failures.append(f"{_names(task)}: {ended.text}")
                     else:
-                        found = ended.seconds, ended.steps, task.device, ended.machine
-                        yield Trained(_collect(task, in_use), *found)
+                        facts = ended.seconds, ended.steps, task.device, ended.machine
+                        yield Trained(_collect(task, in_use), *facts)
         _delete_leftovers(first, [] if interrupt.requested else in_use)
         if interrupt.requested:
             stored = [outcome for job in every for outcome in job.task.read_outcomes()]
@@ -345,15 +345,15 @@ class RemoteExecutor(abc.ABC):
     def _tasks(self, jobs: Sequence[Job], pool: Pool) -> list[Task]:
         """Divide jobs into tasks for the workers, the longest first."""
         even = lanes_for(sum(len(job.task.runs) for job in jobs), pool.slots)
-        found: list[tuple[int, Task]] = []
+        sized: list[tuple[int, Task]] = []
         for job in jobs:
             fitting = lanes_in_memory(job, pool.memory) if pool.memory else even
             parts = job.divide(self.lanes or min(even, fitting), torch.device(pool.device))
-            found += longest_first(job, parts)
-        found.sort(key=lambda pair: -pair[0])
+            sized += longest_first(job, parts)
+        sized.sort(key=lambda pair: -pair[0])
         return [
             replace(task, device=pool.device, threads=task.threads or pool.threads)
-            for _, task in found
+            for _, task in sized
         ]
 
 

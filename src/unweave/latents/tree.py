@@ -62,10 +62,10 @@ def _parent(blocks: dict[str, Latent], name: str) -> DiscreteBlock | None:
     parent = before.get(given)
     if isinstance(parent, DiscreteBlock) and len(parent.variables) <= _MAX_PARENT_BITS:
         return parent
-    found = f"{type(parent).__name__} of size {parent.size}" if parent else "no such block"
+    named = f"{type(parent).__name__} of size {parent.size}" if parent else "no such block"
     raise ValueError(
         f"expected {name}.given={given!r} to name a categorical, or at most {_MAX_PARENT_BITS} "
-        f"bits, before it in the same product, got {found}; before it: {', '.join(before) or '-'}"
+        f"bits, before it in the same product, got {named}; before it: {', '.join(before) or '-'}"
     )
 
 

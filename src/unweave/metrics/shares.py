@@ -122,8 +122,8 @@ def _equal_bins(ranks: Floats) -> Ints:
     """Return the bin of each rank: N^(1/3) bins with as many rows each, but ties together."""
     n = len(ranks)
     bins = max(2, round(n ** (1 / 3)))
-    found: Ints = np.floor((ranks + n / 2) * bins / n).astype(np.int64).clip(0, bins - 1)
-    return found
+    binned: Ints = np.floor((ranks + n / 2) * bins / n).astype(np.int64).clip(0, bins - 1)
+    return binned
 
 
 def _correlation_ratio(groups: Ints, ranks: Floats) -> Floats:

@@ -199,10 +199,10 @@ def common_reason(analysis: Analysis) -> str:
 
 def left_out_metrics(analysis: Analysis) -> dict[str, list[str]]:
     """Return the metrics that were left out, by reason."""
-    found: dict[str, list[str]] = {}
+    reasons: dict[str, list[str]] = {}
     for key, reason in analysis.left_out.items():
-        found.setdefault(reason, []).append(key)
-    return found
+        reasons.setdefault(reason, []).append(key)
+    return reasons
 
 
 def chance_text(analysis: Analysis) -> str:

@@ -51,5 +51,5 @@ def check_metric(metric: Callable[..., float | Score], *, codes: int = 4) -> Non
 
 
 def _value(metric: Callable[..., float | Score], codes: Any, factors: Any) -> float:
-    found = metric(codes, factors)
-    return float(found.value if isinstance(found, Score) else found)
+    score = metric(codes, factors)
+    return float(score.value if isinstance(score, Score) else score)

@@ -59,8 +59,8 @@ def _falling(measures: Sequence[Row]) -> bool:
     >>> _falling(rows), _falling([*rows, rows[-1]])
     (True, False)
     """
-    found = [row["validation"] for row in measures if "validation" in row]
-    losses = [each["distortion"] + each["rate"] for each in found if None not in each.values()]
+    measured = [row["validation"] for row in measures if "validation" in row]
+    losses = [each["distortion"] + each["rate"] for each in measured if None not in each.values()]
     if len(losses) < 3:
         return False
     return bool(losses[-2] - losses[-1] > _STILL * (max(losses) - min(losses)) > 0)

@@ -55,8 +55,8 @@ class Interrupt:
             return self
         if _active is not None and (_active._all or not self._all):
             return _active
-        found = {number: signal.getsignal(number) for number in _REPLACED}
-        self._before = {n: each for n, each in found.items() if self._all or each in _REPLACED[n]}
+        now = {number: signal.getsignal(number) for number in _REPLACED}
+        self._before = {n: each for n, each in now.items() if self._all or each in _REPLACED[n]}
         for number in self._before:
             signal.signal(number, self._request)
         self._outer, _active = _active, self

@@ -62,8 +62,8 @@ class Lease(NamedTuple):
     @property
     def number(self) -> int:
         """The number in the name."""
-        found = _lease_number(self.path.name)
-        return int(found[1]) if found else 0
+        match = _lease_number(self.path.name)
+        return int(match[1]) if match else 0
 
     @property
     def worker(self) -> Process | None:
@@ -260,8 +260,8 @@ def _closing(close: Callable[[], None]) -> Iterator[None]:
 def read_leases(folder: Path) -> list[Lease]:
     """Return all leases of a folder, by name."""
     paths = [folder / name for name in sorted(files.disk.names(folder)) if _lease_number(name)]
-    found = [(path, files.disk.read(path)) for path in paths]
-    return [Lease(path, content) for path, content in found if content is not None]
+    contents = [(path, files.disk.read(path)) for path in paths]
+    return [Lease(path, content) for path, content in contents if content is not None]
 
 
 def _supersede(stale: list[Lease], lease: Lease) -> bool:

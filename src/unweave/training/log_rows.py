@@ -23,7 +23,7 @@ def fails_alike(failure: Row, steps: int, longer: int) -> bool:
     """
     step: int = failure["step"]
     interval, wider = log_interval(steps), log_interval(longer)
-    found = min(steps, (step // interval + 1) * interval)
-    good = (found - 1) // interval * interval
+    detected = min(steps, (step // interval + 1) * interval)
+    good = (detected - 1) // interval * interval
     next_row = (good // wider + 1) * wider
-    return next_row == found if failure["term"] == GRADIENT else next_row > step
+    return next_row == detected if failure["term"] == GRADIENT else next_row > step

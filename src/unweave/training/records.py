@@ -215,8 +215,8 @@ def record_from_bytes(form: Any, file: str, content: bytes, run: str | None = No
 
     The checksum is of the bytes, so reading a file costs little more than parsing it.
     """
-    start, mark, found = content.rpartition(f'"{_SEAL}": '.encode())
-    last = json.loads(found.decode().removesuffix(_END)) if mark else None
+    start, mark, end = content.rpartition(f'"{_SEAL}": '.encode())
+    last = json.loads(end.decode().removesuffix(_END)) if mark else None
     owner = _check_seal(last, file, run, start + mark)
     parsed = parse_form(form, content)
     parsed.pop(_SEAL, None)
@@ -233,10 +233,10 @@ def lines_from_bytes(file: str, content: bytes, run: str) -> list[bytes]:
     """Return the lines that `rows_to_bytes` wrote for rows; raise a ValueError if they changed."""
     lines, _, last = content.removesuffix(b"\n").rpartition(b"\n")
     lines = lines + b"\n" if lines else b""
-    found = json.loads(last.decode()) if last else None
-    if not isinstance(found, dict) or list(found) != [_SEAL]:
+    sealed = json.loads(last.decode()) if last else None
+    if not isinstance(sealed, dict) or list(sealed) != [_SEAL]:
         raise ValueError("it does not end with a checksum: it was cut off, or changed")
-    _check_seal(found[_SEAL], file, run, lines)
+    _check_seal(sealed[_SEAL], file, run, lines)
     return lines.splitlines()
 
 

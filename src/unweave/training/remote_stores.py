@@ -173,7 +173,7 @@ class RemoteStore:
         """Download files; return all but those that were deleted meanwhile."""
         keys = {self._key(path): path for path in paths}
         contents = self._system.cat(list(keys), on_error="return") if keys else {}
-        found = []
+        downloaded = []
         for key, content in contents.items():
             if isinstance(content, FileNotFoundError):
                 continue
@@ -182,8 +182,8 @@ class RemoteStore:
             keys[key].parent.mkdir(parents=True, exist_ok=True)
             keys[key].write_bytes(content)
             self._absent.discard(keys[key])
-            found.append(keys[key])
-        return found
+            downloaded.append(keys[key])
+        return downloaded
 
     @contextmanager
     def _errors(self, path: Path) -> Iterator[None]:
@@ -204,8 +204,8 @@ class RemoteDisk(Disk):
         self.stores: dict[Path, RemoteStore] = {}  # by mirror
 
     def _store(self, path: Path) -> RemoteStore | None:
-        found = (store for root, store in self.stores.items() if path.is_relative_to(root))
-        return next(found, None)
+        stores = (store for root, store in self.stores.items() if path.is_relative_to(root))
+        return next(stores, None)
 
     def replace(self, source: Path, target: Path) -> None:
         super().replace(source, target)
@@ -322,8 +322,8 @@ def _version(facts: Mapping[str, Any]) -> object:
 
 def _changed(facts: Mapping[str, Any]) -> datetime | None:
     """Return when an object was put; fsspec's file systems name this differently."""
-    found = (facts.get(name) for name in ("LastModified", "last_modified", "created", "mtime"))
-    return next((time for time in found if isinstance(time, datetime)), None)
+    times = (facts.get(name) for name in ("LastModified", "last_modified", "created", "mtime"))
+    return next((time for time in times if isinstance(time, datetime)), None)
 
 
 def _seconds(facts: Mapping[str, Any]) -> float:

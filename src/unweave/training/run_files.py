@@ -116,16 +116,16 @@ class RunFiles:
     @property
     def scores(self) -> dict[str, StoredScores]:
         """The content of each scores file, by split; the split it was trained on comes first."""
-        found = (self.read_scores(path) for path in self._score_files)
-        return {scores["split"]: scores for scores in found}
+        records = (self.read_scores(path) for path in self._score_files)
+        return {scores["split"]: scores for scores in records}
 
     @property
     def score_values(self) -> dict[str, dict[str, float]]:
         """The number of each score, by split as in `scores`, and key; the rest is not parsed."""
-        found = (read_record(path, ScoreValues, self.digest) for path in self._score_files)
+        records = (read_record(path, ScoreValues, self.digest) for path in self._score_files)
         return {
             each["split"]: {key: score["value"] for key, score in each["scores"].items()}
-            for each in found
+            for each in records
         }
 
     def read_scores(self, path: Path) -> StoredScores:

@@ -61,8 +61,8 @@ class StoreStatus:
     @property
     def counts(self) -> dict[str, int]:
         """How many runs are in each state."""
-        found = Counter(run.status for run in self.runs)
-        return {state: found[state] for state in STATES if found[state]}
+        counts = Counter(run.status for run in self.runs)
+        return {state: counts[state] for state in STATES if counts[state]}
 
     @property
     def steps_left(self) -> int:

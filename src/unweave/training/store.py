@@ -271,12 +271,12 @@ class Store:
             with suppress(OSError, ValueError, RecursionError):
                 key, steps = _stored_settings(folder.path, (folder.path / RUN).stat().st_mtime_ns)
                 others.setdefault(key, []).append((steps, folder))
-        found = {}
+        by_run = {}
         for run in runs:
             key, steps = _all_but_steps(spec.to_json(run))
             shorter = [each for each in others.get(key, []) if each[0] < steps]
-            found[run.digest] = [folder for _, folder in sorted(shorter, key=lambda e: -e[0])]
-        return found
+            by_run[run.digest] = [folder for _, folder in sorted(shorter, key=lambda e: -e[0])]
+        return by_run
 
     def find_all(self, names: Iterable[str]) -> list[Path]:
         """The folders of runs by their names, as `find` takes them, each once."""

@@ -222,18 +222,18 @@ def build_dataset(
 
 
 def _explain_not_finite(rows: Rows, layout: Layout, value_names: Sequence[str]) -> str:
-    found = find_not_finite(rows, layout.by_channel)
-    row, column, place = found.first
+    broken = find_not_finite(rows, layout.by_channel)
+    row, column, place = broken.first
     if layout.is_image:
         y, x = divmod(place, layout.shape[2])
         return (
             "expected finite float32 values, got NaN or infinity, first in observation "
-            f"{row}, channel {column}, at row {y} and column {x}; {found.cells:,} values of "
-            f"{found.rows:,} images are not finite: remove or replace them"
+            f"{row}, channel {column}, at row {y} and column {x}; {broken.cells:,} values of "
+            f"{broken.rows:,} images are not finite: remove or replace them"
         )
     names = group_names(layout.shape, value_names)
-    columns = [str(names[number]) for number in found.columns]
-    missing = describe_missing(found.cells, found.rows, columns, table=bool(value_names))
+    columns = [str(names[number]) for number in broken.columns]
+    missing = describe_missing(broken.cells, broken.rows, columns, table=bool(value_names))
     return (
         "expected finite float32 values, got NaN or infinity, first in observation "
         f"{row}, {'column ' * bool(value_names)}{names[column]}; {missing}"

@@ -54,9 +54,9 @@ def read_labels(
     images = [file.relative_to(folder).as_posix() for file in numbers]
     tables = _csv_files(folder)
     if given is not None and not given.is_file():
-        found = f"{folder} has {list_some([each.name for each in tables]) or 'no CSV file'}"
+        content = f"{folder} has {list_some([each.name for each in tables]) or 'no CSV file'}"
         raise ValueError(
-            f"expected a CSV file of labels at {given}, got nothing there: {found}; "
+            f"expected a CSV file of labels at {given}, got nothing there: {content}; "
             f"{nearest_path(given)}"
         )
     notes: list[str] = []
