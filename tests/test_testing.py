@@ -278,7 +278,7 @@ def test_a_dataset_that_changes_is_caught(monkeypatch):
     monkeypatch.setattr(
         type(dataset), "images", lambda self, index: images(self, index) * (0.5 ** next(calls))
     )
-    with pytest.raises(AssertionError, match="the same index gives other values"):
+    with pytest.raises(AssertionError, match="the same index gives different values"):
         check_dataset(Blobs())
 
 

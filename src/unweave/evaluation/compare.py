@@ -295,7 +295,9 @@ def _section_notes(section: Section, level: float) -> list[str]:
     ]
     places = len({spec.digest(run.run.data) for run in runs})
     if places > 1:
-        notes.append(f"{section.data}: {places} places hold the same data, which count as one")
+        notes.append(
+            f"{section.data}: {places} places hold the same data, which count as one dataset"
+        )
     facts = [run.facts for run in runs if run.facts]
     kinds = {
         "splits": {each.split for each in facts},

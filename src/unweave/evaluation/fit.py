@@ -130,7 +130,7 @@ def fit(
     """
     if _others:
         raise TypeError(
-            "fit takes the data alone, and everything else by name: give labels together with the "
+            "fit takes only the data by position, the rest by name: give labels together with the "
             "data, as in uw.fit(uw.data.from_array(x, y))"
         )
     check_fields(fields)

@@ -54,7 +54,7 @@ _GAN_TUNED = (
     "1e-3 and 1e-4 and objective.critic_optimiser.lr over 1e-4 and 1e-5; app. H settles on these."
 )
 _CRITIC_STEPS = (
-    "The paper does not say how often the critic moves; [Gulrajani2017] has "
+    "The paper does not say how often the critic is updated; [Gulrajani2017] has "
     "objective.critic_steps=5."
 )
 _EARLY = (

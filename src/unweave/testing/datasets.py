@@ -33,13 +33,16 @@ def check_dataset(data: Data) -> None:
     require(x.isfinite().all(), "observations must be finite")
     if dataset.bounded:
         require(x.min() >= 0 and x.max() <= 1, f"bounded, but values in [{x.min()}, {x.max()}]")
-    require(torch.equal(x, data.load(CPU).images(index)), "the same index gives other values")
+    require(
+        torch.equal(x, data.load(CPU).images(index)),
+        "the same index gives different values each time",
+    )
     require(torch.equal(x[:3], dataset.images(index[:3])), "an observation depends on its batch")
     factors = dataset.factors(index)
     sizes = dataset.factor_sizes
     require(
         len(sizes) == len(dataset.factor_names) == factors.shape[-1],
-        ("factor_names, factor_sizes and the columns of factors(index) must be as many"),
+        ("factor_names, factor_sizes and the columns of factors(index) must be equally many"),
     )
     require(factors.dtype == torch.int64, f"expected int64 factors, got {factors.dtype}")
     for name, size, column in zip(dataset.factor_names, sizes, factors.T, strict=True):

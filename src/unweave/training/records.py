@@ -276,16 +276,16 @@ def _canonical(content: Mapping[str, Any]) -> bytes:
 
 _AGAIN = "delete it and measure again, `unweave evaluate`"
 _ELSEWHERE = "restore it from a copy, or train the run again in another store"
-_ROWS = "restore it from a copy, or delete it to go on without its rows"
+_ROWS = "restore it from a copy, or delete it to continue without its rows"
 _ADVICE = {  # by the name in a run folder
     "run.json": _ELSEWHERE,
     "data.json": _ELSEWHERE,
     "log.jsonl": _ROWS,
     "measures.jsonl": _ROWS,
-    "failed.json": "delete it, and `unweave train` goes on from the last checkpoint",
+    "failed.json": "delete it, and `unweave train` continues from the last checkpoint",
     "scores*.json": _AGAIN,
     "table*.npz": _AGAIN,
-    "state-*.safetensors": "restore it from a copy, or move it elsewhere to go on without it",
+    "state-*.safetensors": "restore it from a copy, or move it elsewhere to continue without it",
     "weights.safetensors": (
         "restore it from a copy, or move it elsewhere and let `unweave train` write it again"
     ),

@@ -135,7 +135,7 @@ class Run:
             )
         if run.likelihood.counts and not _holds_counts(dataset):
             raise ValueError(
-                f"a {run.likelihood.kind} likelihood needs counts, the integers 0, 1, 2, ..., and "
+                f"a {run.likelihood.kind} likelihood needs counts, the integers 0, 1, 2, ..., but "
                 "the data have other values; use data.scale=counts if they are counts that were "
                 "scaled, otherwise likelihood=gaussian"
             )
