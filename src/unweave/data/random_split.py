@@ -19,8 +19,8 @@ def split_rows(
 
     A fixed permutation of the N observations puts the first 80 % into the training split, the next
     10 % into the validation split and the rest into the test split. If some are copies of others,
-    only the distinct ones are permuted, and copies follow them; an observation with so many copies
-    that they are more than a tenth of all is in the training split.
+    only the distinct ones are permuted, and copies follow them; an observation whose copies are
+    more than a tenth of all goes to the training split.
 
     >>> [len(split_rows(split, 20)) for split in ("train", "validation", "test")]
     [16, 2, 2]

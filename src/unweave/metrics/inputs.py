@@ -26,7 +26,7 @@ Periods = Mapping[str, float | Mapping[str, Sequence[float]]]
 _ROWS_EACH = 10  # for each code and each value: ten observations per coefficient [Peduzzi1996]
 _BINS = 20  # that continuous factors are cut into
 MOST_CLASSES = 1_000  # that a classifier learns: ten rows each, of the 10,000 that it is trained on
-TREE_CLASSES = 500  # of which trees take about a minute of one core: boosting has 100 for each
+TREE_CLASSES = 500  # with this many, trees take a minute of one core: boosting has 100 for each
 DOWNSTREAM_CLASSES = 200  # the same, for four numbers of labels and 51 regressions with each
 
 

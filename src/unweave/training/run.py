@@ -31,7 +31,7 @@ from unweave.networks import MLP, Conv, Init, Kim2018, Network, Shape
 from unweave.objectives import BetaVAE, Label, Nets, Objective
 from unweave.training.memory import check_memory, needed_memory
 
-_FEW_ROWS = 1_000  # by which data are judged
+_FEW_ROWS = 1_000  # rows by which data are judged
 
 
 @spec

@@ -77,10 +77,10 @@ def choose_columns(
     if unread:
         notes.append(f"not read: {list_some(unread)}")
     table = FactorTable.from_columns(labels, file.count)
-    told = {column.describe() for column in labels if not column.continuous}
+    described = {column.describe() for column in labels if not column.continuous}
     classes = [each for each in labels if len(each.values) and not each.continuous]
     notes += [f"{c.describe()} ({_class_list(c)})" for c in classes if c.name in chosen]
-    notes += [note for note in table.notes if note not in told]
+    notes += [note for note in table.notes if note not in described]
     return TableColumns(
         observed, dataclasses.replace(table, row_names=row_names, notes=tuple(notes))
     )

@@ -184,7 +184,7 @@ def _json_axes(description: str) -> PageAxes | None:
 
 
 def _tiff_header(file: Path) -> Header:
-    """Read the properties of a TIFF file that Pillow cannot read, or not in full."""
+    """Read the properties of a TIFF file that Pillow cannot read, or not at full precision."""
     with _tifffile(file) as tiff:
         first, pages = tiff.pages[0], len(tiff.pages)
         if first.axes not in ("YX", "YXS", "SYX"):
@@ -199,7 +199,7 @@ def _tiff_header(file: Path) -> Header:
 
 @contextmanager
 def _tifffile(file: Path) -> Iterator[Any]:
-    library = optional_module("tifffile", "TIFF that Pillow does not read in full", file)
+    library = optional_module("tifffile", "TIFF that Pillow cannot read at full precision", file)
     try:
         with library.TiffFile(file) as tiff:
             yield tiff
