@@ -344,6 +344,10 @@ def test_the_verdict_begins_with_what_limits_the_evidence(lattice):
         "The evidence is limited: these are only 30 observations, and none was held out"
     )
     assert said.headline.endswith("of the variance of data that the model was trained on")
+    many = verdict(dataclasses.replace(found, explained=share))
+    assert many.sentences[0].startswith(
+        "The evidence is limited: no observation was held out, so nothing here shows"
+    )
     held_out = dataclasses.replace(found, explained=found.explained._replace(held_out=True))
     assert not any("limited" in text for text in verdict(held_out).sentences)
 
