@@ -237,6 +237,15 @@ def test_held_out_losses_are_compared():
     assert "validation" in render_comparison(comparison)
 
 
+def test_terms_and_metrics_of_one_name_are_different_curves():
+    both = {"terms": {"total_correlation": 1.0}, "metrics": {"total_correlation": 2.0}}
+    assert _curves_of([{"step": 5, "total_correlation": 3.0}], [{"step": 5, **both}]) == {
+        "total_correlation": ([5], [3.0]),
+        "terms/total_correlation": ([5], [1.0]),
+        "metrics/total_correlation": ([5], [2.0]),
+    }
+
+
 def test_the_page_of_one_group_begins_with_what_the_seeds_agree_on():
     rng = np.random.default_rng(0)
     z = rng.standard_normal((200, 4))

@@ -233,15 +233,24 @@ def test_measurements_during_training_have_a_panel_each(lattice):
     lattice.measures = [
         {"step": 5, "terms": {"rate": 1.0}, "metrics": {"mig/chen2018": 0.2}},
         {"step": 10, "terms": {"rate": 2.0}, "metrics": {"mig/chen2018": None}},
-        {"step": 15, "terms": {"rate": 3.0}, "metrics": {"total_correlation": 0.5}},
+        {
+            "step": 15,
+            "terms": {"rate": 3.0, "total_correlation": 0.4},
+            "metrics": {"total_correlation": 0.5, "information/0": 0.5},
+        },
     ]
     try:
         panels = figures.measured_curves(analysed(lattice))
         with_measures = rendered(lattice).words
     finally:
         lattice.measures = []
-    assert [panel.title for panel in panels] == ["rate", "mig/chen2018", "total correlation"]
-    assert ["nats" in panel.remark for panel in panels] == [True, False, True]
+    assert [(panel.title, "nats" in panel.remark) for panel in panels] == [
+        ("rate, measured by the objective", True),
+        ("measured MIG · chen2018", False),
+        ("total correlation, measured by the objective", True),
+        ("exact total correlation", True),
+        ("exact information · 0", True),
+    ]
     assert "Measured during training" in with_measures
     assert "Measured during training" not in rendered(lattice).words
 

@@ -24,7 +24,7 @@ from unweave.report.charts import Panel, Plot, not_finite, padded, padded_range,
 from unweave.report.figures import settled_span
 from unweave.report.studies import series_style
 from unweave.report.templates import render_page
-from unweave.report.text import metric_title, words
+from unweave.report.text import measured_title, metric_title, words
 from unweave.report.verdict import Level
 from unweave.training.flat_settings import value_text
 
@@ -208,8 +208,7 @@ def _curves_of(
     for row in measures:
         for kind in ("terms", "metrics", "validation"):
             for name, value in row.get(kind, {}).items():
-                prefix = "validation" if kind == "validation" else "measured"
-                add(row["step"], f"{prefix} {name}", value)
+                add(row["step"], f"{kind}/{name}", value)
     return curves
 
 
@@ -235,10 +234,9 @@ def _curve_chart(name: str, section: Section, styles: Sequence[str], thin: bool)
                 band = (mean - deviation).tolist(), (mean + deviation).tolist()
                 marks.append(plot.area(steps, *band, f"{style} band"))
             marks.append(plot.line(steps, mean.tolist(), style))
-    drawing = plot.draw(marks, f"{name} over training steps", ticks(plot.x), ticks(plot.y))
-    where, _, rest = name.rpartition(" ")
-    remarks = where, not_finite([value for _, values in every for value in values])
-    return Panel(words(rest), "; ".join(filter(None, remarks)), drawing)
+    title = measured_title(name) if "/" in name else words(name)
+    drawing = plot.draw(marks, f"{title} over training steps", ticks(plot.x), ticks(plot.y))
+    return Panel(title, not_finite([value for _, values in every for value in values]), drawing)
 
 
 def _on_common_steps(curves: Sequence[Curve]) -> tuple[list[float], NDArray[np.float64]]:

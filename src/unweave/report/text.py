@@ -1,11 +1,13 @@
 """Format names, numbers and plain-text mathematics for display."""
 
 import re
+from typing import get_args
 
 import numpy as np
 from markupsafe import Markup
 
 from unweave.core.text import number_text
+from unweave.evaluation.evaluate import AggregateName
 
 GREEK = {
     "alpha": "α",
@@ -76,6 +78,31 @@ def metric_title(key: str) -> str:
     """
     name, _, protocol = key.partition("/")
     return f"{words(name)} · {protocol}" if protocol else words(name)
+
+
+def measured_title(key: str) -> str:
+    """Return the name of a value measured during training: a term, a metric or a held-out loss.
+
+    >>> measured_title("terms/total_correlation"), measured_title("metrics/total_correlation")
+    ('total correlation, measured by the objective', 'exact total correlation')
+    >>> measured_title("metrics/mig/chen2018"), measured_title("validation/distortion")
+    ('measured MIG · chen2018', 'held-out distortion')
+    """
+    kind, _, name = key.partition("/")
+    if kind == "terms":
+        return f"{words(name)}, measured by the objective"
+    if kind == "validation":
+        return f"held-out {words(name)}"
+    return f"{'exact' if is_aggregate(name) else 'measured'} {metric_title(name)}"
+
+
+def is_aggregate(name: str) -> bool:
+    """Whether a value is a part of the rate under the exact q(z), in nats.
+
+    >>> is_aggregate("information/style.0"), is_aggregate("mig/chen2018")
+    (True, False)
+    """
+    return name.partition("/")[0] in get_args(AggregateName)
 
 
 def number(value: float, digits: int = 2) -> str:
