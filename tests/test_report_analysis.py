@@ -245,9 +245,9 @@ def test_measurements_during_training_have_a_panel_each(lattice):
     finally:
         lattice.measures = []
     assert [(panel.title, "nats" in panel.remark) for panel in panels] == [
-        ("rate, measured by the objective", True),
+        ("measured rate", True),
         ("measured MIG · chen2018", False),
-        ("total correlation, measured by the objective", True),
+        ("measured total correlation, by the objective", True),
         ("exact total correlation", True),
         ("exact information · 0", True),
     ]

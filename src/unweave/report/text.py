@@ -84,16 +84,17 @@ def measured_title(key: str) -> str:
     """Return the name of a value measured during training: a term, a metric or a held-out loss.
 
     >>> measured_title("terms/total_correlation"), measured_title("metrics/total_correlation")
-    ('total correlation, measured by the objective', 'exact total correlation')
-    >>> measured_title("metrics/mig/chen2018"), measured_title("validation/distortion")
-    ('measured MIG · chen2018', 'held-out distortion')
+    ('measured total correlation, by the objective', 'exact total correlation')
+    >>> measured_title("terms/rate"), measured_title("metrics/mig/chen2018")
+    ('measured rate', 'measured MIG · chen2018')
     """
     kind, _, name = key.partition("/")
-    if kind == "terms":
-        return f"{words(name)}, measured by the objective"
+    title = metric_title(name)
     if kind == "validation":
-        return f"held-out {words(name)}"
-    return f"{'exact' if is_aggregate(name) else 'measured'} {metric_title(name)}"
+        return f"held-out {title}"
+    if not is_aggregate(name):
+        return f"measured {title}"
+    return f"measured {title}, by the objective" if kind == "terms" else f"exact {title}"
 
 
 def is_aggregate(name: str) -> bool:
