@@ -80,7 +80,7 @@ def trade_off_claims(results: Results) -> list[Claim]:
     return [
         texts.above("better_than_vae", better, needs=(ours, vae), best=settings["factor-vae"],
                     difference=better),
-        texts.claim("reconstruction", False, contradicted=False, needs=(ours, vae),
+        texts.claim("reconstruction", error.high <= 0, contradicted=False, needs=(ours, vae),
                     best=settings["factor-vae"], difference=error),
         texts.claim("similar", similar.low > -SIMILAR and similar.high < SIMILAR,
                     contradicted=False, needs=(ours, theirs), bound=SIMILAR, difference=similar,

@@ -100,7 +100,7 @@ class Row:
     def text(self, name: str, among: Sequence[float]) -> str:
         """Write a measure at weights: 0.01: 3 [2, 4], 0.3: 5 [4, 6]."""
         means = [(weight, self.at(name, weight)) for weight in among]
-        return ", ".join(f"{weight:g}: {mean:.3g}" for weight, mean in means)
+        return ", ".join(f"{weight:g}: {mean}" for weight, mean in means)
 
 
 def middle(networks: Sequence[Network]) -> Network:
