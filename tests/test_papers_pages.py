@@ -238,7 +238,7 @@ SUMMARISED = {
     "kim2018": {
         "fig5.higher_score": "undecided", "fig5.factor_error": "fail", "fig3.older": "pass",
         "fig4.better_than_vae[0]": "pass", "fig18.negative": "pass", "fig18.stable": "pass",
-        "fig7.decreases": "not measured yet", "initial-weights.score[0]": "undecided",
+        "fig7.decreases": "not measured yet", "initial-weights.stated[1]": "fail",
     },
     "esmaeili2019": {
         "table2.outperforms[0]": "undecided", "table2.outperforms[1]": "undecided",

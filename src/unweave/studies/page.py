@@ -97,7 +97,8 @@ bound of ours is weaker than one that needs none, so the table also counts these
 
 A number that the paper states passes if our whole interval is close to it, and fails if all of it \
 is not. If the paper leaves out settings that the number depends on, such as the length of \
-training, a miss is undecided instead. How close is close is our choice.
+training, or has it from a single network, a miss is undecided instead. How close is close is our \
+choice.
 
 Brackets are 95% intervals: Student's t for means over seeds, Welch's for differences, sorted \
 values for medians, and an expanded percentile bootstrap for other statistics \

@@ -161,7 +161,8 @@ def _score_claim(name: str, group: Group, label: str, stated: float) -> Claim:
     """Judge one number of the table; its settings are not stated, so a miss contradicts nothing."""
     read = f"metrics/{SCORES[label]}"
     values, mean = group.values(read), group.mean(read)
-    far = "is all further away" if mean.beyond(stated, _TOLERANCE) else "is too wide to decide"
+    beyond = mean.beyond(stated, _TOLERANCE)
+    far = "All of our interval is further away" if beyond else "Our interval allows both answers"
     return _TEXTS.claim("score", mean.within(stated, _TOLERANCE), contradicted=False,
                         needs=(group,), method=name, score=label, stated=stated, far=far,
                         tolerance=_TOLERANCE, mean=mean, low=values.min(),

@@ -48,6 +48,8 @@ ROWS = 10_000
 SEEDS = 10  # of each setting
 LIKELIHOOD = "facts/log_likelihood"
 LIKELIHOODS, PARTICLES = 64, 5_000  # app. E
+# Numbers that the paper states: their curve, and their name.
+STATED = {"score": (OURS, "mean score"), "error": (DISTORTION, "reconstruction error")}
 # Between our number and one that the paper states. Of log-likelihoods it is half of the smallest
 # difference between the paper's (-43.3 and -46.1), so that each is told from the others.
 TOLERANCES = {"score": 0.06, "error": 6.0, "likelihood": 1.4, "correlation": 0.2}
@@ -296,7 +298,7 @@ def draw_trade_off(
         axis.legend(loc=legend, fontsize=7)
 
 
-def draw_traversals(results: Results, kinds: Sequence[str], height: float = 3.3) -> Figure:
+def draw_traversals(results: Results, kinds: Sequence[str]) -> Figure:
     """Draw traversals of the best and of the median network of each method.  [Kim2018] fig. 6."""
     pictures, rates = {}, {}
     for column, kind in enumerate(kinds):
@@ -307,7 +309,8 @@ def draw_traversals(results: Results, kinds: Sequence[str], height: float = 3.3)
             number = len(kinds) * place + column
             pictures[number] = network.facts[PICTURES]["traversals"], title
             rates[number] = sorted(network.facts["kl"], reverse=True)[:LATENTS]
-    figure = draw_pictures(1, 2 * len(kinds), pictures, 2.3, height)
+    rows = 2 + max(map(len, rates.values()), default=LATENTS)
+    figure = draw_pictures(1, 2 * len(kinds), pictures, 2.3, 0.45 + 2.06 * rows / COLUMNS)
     for number, each in rates.items():
         axis = figure.axes[number]
         # From the second row on, of reconstructions.
@@ -340,8 +343,7 @@ def stated_claim(
     Ours agrees if its whole interval is within a tolerance of that value, so that a wide interval
     does not make it easier, and contradicts it if the interval is all beyond the tolerance.
     """
-    read = {"score": OURS, "error": DISTORTION}[what]
-    named = {"score": "mean score", "error": "reconstruction error"}[what]
+    read, named = STATED[what]
     group, method = results.groups(setting_of)[setting], METHODS[setting[0]]
     mean, tolerance = group.mean(read), TOLERANCES[what]
     claim = texts.claim(

@@ -319,7 +319,7 @@ def _measures(top: Row, bottom: Row) -> Figure:
                 axis.set_ylim(top=1.1 * max(lines.values()))  # room for the highest label
         own[0].set_yscale("log")
         own[2].set_yscale("log")
-        own[2].legend(loc="upper right")
+        own[2].legend(loc="upper right" if row is top else "lower left")
     return figure
 
 

@@ -73,7 +73,7 @@ _STYLES = dict(zip(GAUSSIANS, ((BLUE, "-", "o"), (ORANGE, "--", "s"), (GREEN, "-
 _HEAVY = (STUDENT, 3.0)  # the lowest degrees of freedom, "very low" in the paper
 _MIDDLE = (STUDENT, 5.0)
 _LIGHT = (STUDENT, 100.0)  # nearly Gaussian
-_APART = 0.02  # of the range of losses, by which priors are drawn apart at few beta
+_APART = 0.04  # of the range of losses, by which priors are drawn apart at few beta
 _TEXTS = Texts(__package__, "fig2")
 
 
@@ -171,8 +171,7 @@ def fig2(workspace: Workspace, results: Results) -> Result:
         {"": _draw(groups, results), "traversals": _draw_traversals(groups)}, claims_of(results),
         results=results, counts="; ".join(counts) or "none yet", latents=LATENTS,
         differences=_at_each_beta(groups), lines=_lines(groups),
-        intervals=_TEXTS("few" if _few_betas(groups) else "several"),
-        students=_TEXTS("students") if any(prior == STUDENT for prior, _ in groups) else "",
+        intervals=_intervals(groups),
     )  # fmt: skip
 
 
@@ -185,6 +184,14 @@ def _at_each_beta(groups: Groups) -> str:
         for beta, group in _complete(groups, prior).items() if beta in isotropic
         for name, score in SCORES.items()
     ) or "none yet"  # fmt: skip
+
+
+def _intervals(groups: Groups) -> str:
+    """Explain how the caption's means and intervals are drawn."""
+    apart = _apart(groups)
+    students = any(prior == STUDENT for prior, _ in groups)
+    texts = ["few" if apart else "several", *(["students"] if students else [])]
+    return " ".join(_TEXTS(name, apart=apart) for name in texts)
 
 
 def _lines(groups: Groups) -> str:
@@ -278,7 +285,7 @@ def _above(
 ) -> Claim:
     """Judge that differences are above 0: fails only if every version of the metric denies it."""
     known = [each for each in differences.values() if not np.isnan(each.value)]
-    listed = "; ".join(f"{score}: {each}" for score, each in differences.items())
+    listed = "; ".join(f"{score} {each}" for score, each in differences.items())
     reason = "The intervals allow both answers."
     if not known:
         listed = "no common losses"
@@ -385,12 +392,12 @@ def _draw_curve(axis: Axes, groups: Groups, prior: str, score: Reader) -> None:
     losses = np.array([group.values(DISTORTION).mean() for group in own.values()])
     means = [group.mean(score) for group in own.values()]
     scores, bounds = np.array([m.value for m in means]), np.array([(m.low, m.high) for m in means])
-    few = _few_betas(groups)
-    shift = (GAUSSIANS.index(prior) - 1) * _APART * np.ptp(losses) if few else 0.0
+    apart = _apart(groups)
+    shift = (GAUSSIANS.index(prior) - 1) * apart
     for group in own.values():
         axis.plot(group.values(DISTORTION) + shift, group.values(score), marker, color=colour,
                   markersize=2, alpha=0.25, linewidth=0)  # fmt: skip
-    if few:  # a band would suggest measurements in between
+    if apart:  # a band would suggest measurements in between
         axis.plot(losses + shift, scores, color=colour, linestyle=":", linewidth=0.8)
         axis.errorbar(losses + shift, scores, np.abs(bounds.T - scores), fmt=marker, color=colour,
                       markersize=5, capsize=2, linewidth=1.2, label=_NAMES[prior])  # fmt: skip
@@ -401,13 +408,18 @@ def _draw_curve(axis: Axes, groups: Groups, prior: str, score: Reader) -> None:
     for beta, loss in zip(own, losses, strict=True):
         first = next(name for name in GAUSSIANS if (name, beta) in groups)
         if prior == first:  # the losses of the others are nearly the same
-            axis.annotate(f"β = {beta:g}", (loss, 0.01), xycoords=axis.get_xaxis_transform(),
+            axis.annotate(f"β = {beta:g}", (loss, 0.03), xycoords=axis.get_xaxis_transform(),
                           ha="center", fontsize=7.5, color=INK)  # fmt: skip
 
 
-def _few_betas(groups: Groups) -> bool:
-    """Return whether there are too few values of beta for curves."""
-    return len({beta for prior, beta in groups if prior in GAUSSIANS}) < 3
+def _apart(groups: Groups) -> float:
+    """Return by how many nats priors are drawn apart: 0 if there are enough beta for curves."""
+    losses = {
+        beta: group.values(DISTORTION).mean()
+        for (prior, beta), group in groups.items()
+        if prior in GAUSSIANS
+    }
+    return _APART * float(np.ptp(list(losses.values()))) if 0 < len(losses) < 3 else 0.0
 
 
 def _label(axis: Axes, text: str, x: float, y: float) -> None:
