@@ -212,7 +212,8 @@ def test_a_page_starts_with_its_main_findings(paper):
 @pytest.mark.parametrize("paper", PAPER_KEYS)
 def test_a_summary_says_which_claim_each_of_its_numbers_belongs_to(paper):
     """Claims about several datasets share a name, so a name alone would show the wrong number."""
-    for figure, name, index in re.findall(r"\{(\w+)\.(\w+)(.*?)\}", summary(paper)):
+    named = re.findall(r"\{(\w+)\.(\w+)(.*?)\}", summary(paper))
+    for figure, name, index in (each for each in named if each[1] != "missing"):
         claims = json.loads((PAGES / paper / f"{figure}.json").read_text())["claims"]
         same = [claim for claim in claims if claim["name"] == name]
         assert int(index.strip("[]")) < len(same), f"{figure}.{name}{index}"
