@@ -102,8 +102,8 @@ choice.
 
 Brackets are 95% intervals: Student's t for means over seeds, Welch's for differences, sorted \
 values for medians, and an expanded percentile bootstrap for other statistics \
-[Hesterberg2015]. A study says so where it differs. Student's t knows no limits: an interval of a \
-mean share, count or entropy can leave the values that are possible. And where networks have two \
+[Hesterberg2015]. A study says so where it differs. Intervals by Student's t ignore limits: \
+those of a mean share, count or entropy can exceed the possible values. If networks have two \
 modes, the interval of their mean says little about single networks.
 
 Claims marked “(ours)” are not in the papers, but our own checks. They are not counted here. A \

@@ -50,8 +50,8 @@ LIKELIHOOD = "facts/log_likelihood"
 LIKELIHOODS, PARTICLES = 64, 5_000  # app. E
 # Numbers that the paper states: their curve, and their name.
 STATED = {"score": (OURS, "mean score"), "error": (DISTORTION, "reconstruction error")}
-# Between our number and one that the paper states. Of log-likelihoods it is half of the smallest
-# difference between the paper's (-43.3 and -46.1), so that each is told from the others.
+# Between our number and one that the paper states. For log-likelihoods it is half of the smallest
+# difference between the paper's (-43.3 and -46.1), so a number is close to one of them only.
 TOLERANCES = {"score": 0.06, "error": 6.0, "likelihood": 1.4, "correlation": 0.2}
 
 SCORES = Measure(every=10_000, metrics=(_OURS, _HIGGINS))
