@@ -179,7 +179,7 @@ def field_names(cls: type) -> tuple[str, ...]:
 
 @functools.cache
 def lane_fields(cls: type) -> tuple[str, ...]:
-    """Return the names of the fields of a spec that are marked as `Lane`."""
+    """Names of the fields of a spec that are marked as `Lane`."""
     return tuple(name for name, hint in annotations_of(cls).items() if _is_lane(hint))
 
 

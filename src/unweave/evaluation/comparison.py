@@ -19,7 +19,7 @@ from unweave.training.store import ScoreFacts
 
 _HUGE = 1e150  # numbers whose squares may be infinite
 _EQUAL = 1e-9  # smaller differences are due to rounding
-_TERMS = ("terms/distortion", "terms/rate")  # not every objective has other terms
+_TERMS = ("terms/distortion", "terms/rate")  # other terms are not of every objective
 
 
 @dataclass(frozen=True, eq=False)

@@ -448,7 +448,7 @@ def _mixtures(latent: Latent, p: Distribution, z: Tensor) -> dict[str, tuple[Mix
 
 
 def _groups(models: Sequence[FittedModel], rows: int | None) -> Iterator[list[int]]:
-    """Yield the indices of models that are encoded together."""
+    """Yield the numbers of models that are encoded together."""
     groups: dict[tuple[int, str], list[int]] = {}
     for number, model in enumerate(models):
         groups.setdefault((id(model.dataset), model.run.lane_key), []).append(number)

@@ -154,7 +154,7 @@ def _expected_weights(run: Run, shape: tuple[int, ...]) -> dict[str, Tensor]:
 
 
 def _named(path: Path) -> RunFolder:
-    """Find a run by the start of its digest; without a folder, also in the commands' store."""
+    """Find a run by the start of its digest; without a folder, also in that of the commands."""
     usual = Path(_USUAL_STORE)
     alone = path.name == str(path) and usual.is_dir() and not run_paths(path.parent)
     return Store(usual if alone else path.parent).named(path.name)

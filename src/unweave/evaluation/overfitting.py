@@ -61,13 +61,12 @@ def overfit(log: Sequence[Row], measures: Sequence[Row]) -> Overfit | None:
 def overfit_warning(outcomes: Sequence[Outcome]) -> str:
     """Say which runs memorise their training data, in one line; "" if none does."""
     trained = [outcome for outcome in outcomes if not outcome.failure]
-    overfitted = [(each, over) for each in trained if (over := overfit(each.log, each.measures))]
-    if not overfitted:
+    found = [(each, over) for each in trained if (over := overfit(each.log, each.measures))]
+    if not found:
         return ""
     which = ""
     if len(trained) > 1:
         which = (
-            f"{len(overfitted)} of {len(trained)} runs overfit, such as "
-            f"seed {overfitted[0][0].run.seed}: "
+            f"{len(found)} of {len(trained)} runs overfit, such as seed {found[0][0].run.seed}: "
         )
-    return f"WARNING: {which}{overfitted[0][1]}"
+    return f"WARNING: {which}{found[0][1]}"

@@ -61,10 +61,10 @@ def _slope(steps: Sequence[int], values: Sequence[float]) -> tuple[float, float]
 def unfinished_note(outcomes: Sequence[Outcome], stored: bool) -> str:
     """Say which runs stopped too early, in one line; "" if none did."""
     trained = [outcome for outcome in outcomes if not outcome.failure]
-    falling = [(each, early) for each in trained if (early := unfinished(each.measures))]
-    if not falling:
+    found = [(each, early) for each in trained if (early := unfinished(each.measures))]
+    if not found:
         return ""
-    which = f"seed {falling[0][0].run.seed}: " if len(trained) > 1 else ""
-    if len(falling) > 1:
-        which = f"{len(falling)} of {len(trained)} runs stopped early, such as {which}"
-    return f"{which}{falling[0][1]}" + (CONTINUES if stored else "")
+    which = f"seed {found[0][0].run.seed}: " if len(trained) > 1 else ""
+    if len(found) > 1:
+        which = f"{len(found)} of {len(trained)} runs stopped early, such as {which}"
+    return f"{which}{found[0][1]}" + (CONTINUES if stored else "")

@@ -70,8 +70,8 @@ class Dominant(NamedTuple):
 
 def final_loss(measures: Sequence[Row]) -> HeldOutLoss | None:
     """Return the last held-out loss of a run; None if none was measured, or if it is not finite."""
-    losses = [row["validation"] for row in measures if "validation" in row]
-    return HeldOutLoss(**losses[-1]) if losses and None not in losses[-1].values() else None
+    found = [row["validation"] for row in measures if "validation" in row]
+    return HeldOutLoss(**found[-1]) if found and None not in found[-1].values() else None
 
 
 class Validation:

@@ -85,7 +85,7 @@ def _built(objective: Objective, latent: Latent) -> tuple[Nets, Batch, Run]:
 
 def _losses(objective: Objective, nets: Nets, batch: Batch) -> list[tuple[str, Tensor]]:
     """The loss of every update, in order, on one batch."""
-    losses: list[tuple[str, Tensor]] = []
+    found: list[tuple[str, Tensor]] = []
     carry: Any = {}
     for number, update in enumerate(objective.updates):
         terms, carry = update.loss(nets, batch, Noise(3, 1).fold(str(number)), carry)
@@ -96,8 +96,8 @@ def _losses(objective: Objective, nets: Nets, batch: Batch) -> list[tuple[str, T
                 f"got shape {tuple(term.value.shape)}",
             )
             require(term.value.isfinite().all(), f"term {name} is not finite")
-        losses.append((update.player, total(terms)))
-    return losses
+        found.append((update.player, total(terms)))
+    return found
 
 
 def _check_losses(objective: Objective, latent: Latent) -> None:

@@ -9,7 +9,7 @@ from unweave.training.own_data import suggested_steps
 from unweave.training.records import Row
 from unweave.training.run import Run
 
-_STILL = 0.02  # a loss still falls if its last interval has this share of its decrease
+_STILL = 0.02  # share of all that a loss fell, in its last interval, from which it still falls
 
 
 def collapse_warning(run: Run, dataset: Dataset, measures: Sequence[Row] = ()) -> str:
@@ -59,8 +59,8 @@ def _falling(measures: Sequence[Row]) -> bool:
     >>> _falling(rows), _falling([*rows, rows[-1]])
     (True, False)
     """
-    measured = [row["validation"] for row in measures if "validation" in row]
-    losses = [each["distortion"] + each["rate"] for each in measured if None not in each.values()]
+    found = [row["validation"] for row in measures if "validation" in row]
+    losses = [each["distortion"] + each["rate"] for each in found if None not in each.values()]
     if len(losses) < 3:
         return False
     return bool(losses[-2] - losses[-1] > _STILL * (max(losses) - min(losses)) > 0)

@@ -48,9 +48,9 @@ def find_extremes(rows: Rows, layout: Layout, scaling: Scaling) -> Extremes:
     at least 100 (times the root of the number of scales, each of which may have such a gap by
     chance), and by more than the square of the factor between the next one and a typical one. So
     heavy tails, in which deviations grow by large factors anyway, are not extreme. Sparse values
-    are compared with others that are not the median; with fewer than ten of these, nothing is
-    reported. Nor is it if every column is extreme in different rows, as with sharp peaks, unless
-    these values are equal, as -9999 for missing values is.
+    are compared with others that are not the median; with fewer than ten of these, nothing is said.
+    Nor is it if every column is extreme in other rows, as sharp peaks are, unless these values are
+    equal, as are those that stand for missing ones, such as -9999.
     """
     if scaling.method == "bytes" or rows.shape[0] < 2:
         return _NONE
