@@ -198,10 +198,10 @@ def common_reason(analysis: Analysis) -> str:
 
 def left_out_metrics(analysis: Analysis) -> dict[str, list[str]]:
     """Return the metrics that were left out, by reason."""
-    reasons: dict[str, list[str]] = {}
+    found: dict[str, list[str]] = {}
     for key, reason in analysis.left_out.items():
-        reasons.setdefault(reason, []).append(key)
-    return reasons
+        found.setdefault(reason, []).append(key)
+    return found
 
 
 def chance_text(analysis: Analysis) -> str:
