@@ -57,7 +57,7 @@ def compare_command(
         typer.Option(
             "--pairwise",
             help="Also print the differences of all pairs of groups, with p-values corrected by "
-            "Holm's method; with --csv print only these.",
+            "Holm's method; with --csv print only these, with --json include them.",
         ),
     ] = False,
     device: DeviceOption = "auto",
@@ -111,7 +111,7 @@ def compare_command(
 
         print_notes(err, [f"wrote {write_comparison(comparison, html)}"])
     if form == "json":
-        out.write(json_text(comparison.to_json()))
+        out.write(json_text(comparison.to_json(pairwise=pairwise)))
     elif form == "csv":
         out.write(comparison.pairwise_csv() if pairwise else comparison.to_csv())
     else:
