@@ -25,7 +25,7 @@ from unweave.cli.options import (
 from unweave.core.console import err, out
 from unweave.core.hints import count_noun
 from unweave.core.notes import print_notes, print_warnings
-from unweave.core.outputs import check_output
+from unweave.core.outputs import DEFAULT_STORE, check_output
 from unweave.core.text import json_text
 
 if TYPE_CHECKING:
@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 
 def compare_command(
     names: RunsArgument,
-    store: StoreOption = Path("runs"),
+    store: StoreOption = DEFAULT_STORE,
     metrics: Annotated[
         str,
         typer.Option(
