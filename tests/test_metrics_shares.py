@@ -13,31 +13,28 @@ def normal(rng, rows, codes=6):
     return rng.standard_normal((rows, codes))
 
 
-def test_an_independent_factor_is_above_chance_in_one_of_a_hundred_tables():
+def times_above_chance(rows, tables):
+    """Count 20 continuous and 20 discrete independent factors that are above chance."""
     rng, above = np.random.default_rng(0), np.zeros(40)
-    for seed in range(12):
-        factors = rng.random((192, 40))
+    for seed in range(tables):
+        factors = rng.random((rows, 40))
         factors[:, 20:] = np.floor(3 * factors[:, 20:])
-        found = factor_shares(normal(rng, 192), factors, continuous=list(range(20)), seed=seed)
+        found = factor_shares(normal(rng, rows), factors, continuous=list(range(20)), seed=seed)
         above += found.above_chance.any(0)
+    return above[:20].sum(), above[20:].sum()
+
+
+def test_an_independent_factor_is_above_chance_in_one_of_a_hundred_tables():
     # 240 trials each at 1%: more than 8 have a probability of 0.1%.
-    assert above[:20].sum() <= 8
-    assert above[20:].sum() <= 8
+    assert max(times_above_chance(192, tables=12)) <= 8
 
 
 def test_with_four_shuffles_an_independent_factor_is_above_chance_in_one_of_five_tables(
     monkeypatch,
 ):
     monkeypatch.setattr(shares, "SHUFFLES", 4)
-    rng, above = np.random.default_rng(6), np.zeros(40)
-    for seed in range(25):
-        factors = rng.random((60, 40))
-        factors[:, 20:] = np.floor(3 * factors[:, 20:])
-        found = factor_shares(normal(rng, 60), factors, continuous=list(range(20)), seed=seed)
-        above += found.above_chance.any(0)
     # 500 trials each at 20%, with a standard deviation of 1.8%.
-    assert above[:20].mean() / 25 == pytest.approx(0.2, abs=0.05)
-    assert above[20:].mean() / 25 == pytest.approx(0.2, abs=0.05)
+    assert np.divide(times_above_chance(60, tables=25), 500) == pytest.approx(0.2, abs=0.05)
 
 
 def test_information_of_all_codes_and_factors_at_once_is_that_of_each_pair():

@@ -22,7 +22,7 @@ def check_metric(metric: Callable[..., float | Score], *, codes: int = 4) -> Non
 
     Args:
         metric: a function decorated with `unweave.metrics.metric`, or any function of two arrays.
-        codes: number of latent variables to test it with, of which the first three copy factors.
+        codes: number of latent variables to test it with; the first three copy the factors.
     """
     if codes < 1:
         raise ValueError(f"codes: expected at least 1, got {codes}")
