@@ -11,6 +11,7 @@ import pytest
 import unweave as uw
 from datasets import SMALL
 from stored_files import stored_scores
+from unweave.cli.run_list import ListedRun, find_names, runs_table
 from unweave.evaluation.comparison import ComparedRun
 from unweave.explorer.run_data import curves
 from unweave.training.final_terms import collapsed, final_terms
@@ -74,6 +75,30 @@ def test_runs_are_sorted_by_numbers_and_missing_ones_come_last(unweave, store):
     assert listed(unweave, store, "--sort", "mig/chen2018") == [(1, 0), (4, 1), (4, 0), (4, 2)]
     code, _, err = unweave("runs", "--store", store, "--sort", "-mig")
     assert (code, err) == (0, "sorted by mig/chen2018\n")  # a name of two protocols
+
+
+def test_the_heading_of_a_column_is_a_name_of_it(unweave, store):
+    assert listed(unweave, store, "--where", "beta=4", "--where", "seed=1") == [(4, 1)]
+    code, out, err = unweave("runs", "--store", store, "--columns", "beta", "--sort", "beta")
+    assert (code, err) == (0, "sorted by objective.beta\n")
+    assert " beta " in out
+    settings = {"latent.learn": 1, "likelihood.learn": 2, "objective.beta": 3, "data.rate": 4}
+    final = {"terms/rate": 1.0, "terms/loss": 1.0, "metrics/mig/a": 0.5}
+    runs = [ListedRun("a", "finished", settings, final=final, scores={"all": {"sap/b": 0.1}})]
+    names = [*settings, *final, "sap/b"]
+    head = runs_table(runs, names).columns[-len(names) - 1 : -1]
+    assert {"beta", "rate", "latent.learn", "likelihood.learn", "data.rate"} <= {*head}
+    assert [find_names(runs, name) for name in head] == [[name] for name in names]
+    assert find_names(runs, "metrics/mig") == ["metrics/mig/a"]
+    with pytest.raises(ValueError, match=r"several names: write latent.learn or likelihood.learn"):
+        find_names(runs, "learn")
+    with pytest.raises(ValueError, match=r"no run has 'betta'") as raised:
+        find_names(runs, "betta")
+    assert str(raised.value).partition(": ")[2] == (
+        "did you mean 'beta'? The choices are facts: collapsed, run, status, step; settings: "
+        "data.rate, latent.learn, likelihood.learn, objective.beta; terms: terms/loss, terms/rate; "
+        "measured: metrics/mig/a; scores: sap/b"
+    )
 
 
 def test_scores_are_shown_and_the_table_fits_80_columns(unweave, store):

@@ -1,7 +1,9 @@
 """Tables of the command line: at any width, everything is printed, and numbers stay whole."""
 
+import json
 import re
 from collections import Counter
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -12,6 +14,7 @@ from stored_files import stored_scores, write_worker
 from unweave.core import console
 from unweave.core.console import lay_out_table
 from unweave.metrics import Score, Scores
+from unweave.studies.workspace import Claim
 from unweave.training.store import RunFolder, ScoreFacts
 
 WIDTHS = (60, 80)
@@ -69,6 +72,34 @@ def test_every_number_is_printed_at_every_width(command, store, unweave, monkeyp
     wide = printed(400)
     for width in WIDTHS:
         assert not wide - printed(width)
+
+
+@pytest.mark.parametrize("width", WIDTHS)
+def test_claims_of_papers_fit_and_stay_together(width, unweave, monkeypatch, tmp_path):
+    """Claims and results are prose with numbers in it, often at its beginning."""
+    files = (Path(__file__).parents[1] / "docs" / "papers").glob("*/*.json")
+    claims = [Claim(**claim) for path in files
+              for claim in json.loads(path.read_text()).get("claims", [])]  # fmt: skip
+    assert len(claims) > 100
+    monkeypatch.setattr("unweave.papers.reproduce", lambda *_: claims)
+    monkeypatch.setattr(console.out, "_width", width)
+    code, out, err = unweave("reproduce", "esmaeili2019", "table2", "--out", tmp_path)
+    assert code == 0, err
+    head, rule, *lines = out.strip("\n").splitlines()[:-2]
+    assert head.split() == ["claim", "verdict", "got"]  # all of them beside each other
+    assert max(map(len, [rule, *lines])) <= width
+    verdict, got = head.index("verdict"), head.index("got")
+    statements, verdicts, results = (
+        "\n".join(line[column].strip() for line in lines)
+        for column in (slice(verdict), slice(verdict, got), slice(got, None))
+    )
+    every = [" ".join(getattr(each, name) for each in claims)
+             for name in ("statement", "verdict", "got")]  # fmt: skip
+    assert "".join(statements.split()) == "".join(every[0].split())
+    assert verdicts.split() == every[1].split()
+    assert results.split() == every[2].split()
+    interval = r"\[[-\d., ]+\]"
+    assert re.findall(interval, results) == re.findall(interval, every[2])
 
 
 def test_tables_fit_and_leave_nothing_out():

@@ -140,6 +140,6 @@ def reproduce_command(
     claims = papers.reproduce(asked, workspace, out)
     if not claims:
         return
-    rows = [[claim.verdict, claim.statement, claim.got] for claim in claims]
-    printed.print_table(["verdict", "claim", "got"], rows)
+    rows = [[claim.statement, claim.verdict, claim.got] for claim in claims]
+    printed.print_table(["claim", "verdict", "got"], rows)
     printed.print(f"page: {out / paper}.md", soft_wrap=True)

@@ -67,7 +67,7 @@ def runs_command(
 
       unweave runs --where objective.beta=4 --where status=finished
 
-      unweave runs --sort -mig --columns rate,mig
+      unweave runs --sort -mig --columns beta,rate,mig
 
       unweave runs --csv > runs.csv
     """

@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from os import PathLike
 from pathlib import Path
 
-_MOST_LISTED = 60  # valid names that are listed; of more, only the nearest
+MOST_LISTED = 60  # valid names that are listed; of more, only the nearest
 _FEW = 5
 
 
@@ -44,7 +44,7 @@ def _question(close: Sequence[str]) -> str:
     return f"did you mean {close[0]!r}? " if close else ""
 
 
-def nearest(name: object, valid: Iterable[str], most_listed: int = _MOST_LISTED) -> str:
+def nearest(name: object, valid: Iterable[str], most_listed: int = MOST_LISTED) -> str:
     """Return a hint that lists the valid names, and asks for the nearest one if it is near.
 
     Upper and lower case are the same. Of many names, only the few nearest are listed.
