@@ -13,7 +13,7 @@ from scipy import stats
 
 import unweave as uw
 from datasets import SMALL
-from unweave.core.intervals import holm, mean_interval, welch_interval
+from unweave.core.intervals import holm, mean_interval, welch_interval, welch_p
 from unweave.evaluation.compare import compare_runs
 from unweave.evaluation.comparison import ComparedRun
 from unweave.evaluation.comparison_text import agreement_text, comparison_text
@@ -142,12 +142,34 @@ def test_all_pairs_of_groups_are_compared_with_corrected_p_values():
     lines = list(csv.DictReader(io.StringIO(comparison.pairwise_csv())))
     assert len(lines) == len(pairs)
     assert float(lines[-2]["difference"]) == pytest.approx(pairs[-2].difference.value)
-    (section,) = comparison.to_json()["sections"]
+    assert "pairwise" not in comparison.to_json()["sections"][0]  # n groups have n^2 / 2 pairs
+    (section,) = comparison.to_json(pairwise=True)["sections"]
     assert [each["p_holm"] for each in section["pairwise"]] == [each.p_holm for each in pairs]
     text = comparison_text(comparison, pairwise=True)
     assert f"A - C   {own['A', 'C'].difference.value:+.3f}" in text
     assert f"{own['A', 'C'].p_holm:.3g}" in text
     assert max(map(len, text.splitlines())) <= 80
+
+
+def test_seeds_that_differ_by_rounding_are_equal_and_no_evidence():
+    values = {1.0: [0.3, 0.1 + 0.2], 4.0: [0.31, 0.31]}
+    runs = [
+        compared(beta, seed, mig) for beta, own in values.items() for seed, mig in enumerate(own)
+    ]
+    comparison = compare_runs(runs)
+    (pair,) = [p for p in comparison.sections[0].pairwise() if p.quantity == "mig/chen2018"]
+    assert (pair.p, pair.p_holm) == (None, None)
+    assert "0.300 (equal)" in str(comparison)
+
+
+@pytest.mark.parametrize("scale", [1e-100, 1e100, 1e149])
+def test_intervals_of_tiny_and_huge_values_are_those_of_others_times_a_factor(scale):
+    a, b = np.array([0.10, 0.12, 0.11]), np.array([0.30, 0.36, 0.33, 0.31])
+    assert np.divide(welch_interval(scale * a, scale * b), scale) == pytest.approx(
+        welch_interval(a, b)
+    )
+    if scale > 1:
+        assert welch_p(scale * a, scale * b) == pytest.approx(welch_p(a, b))
 
 
 def test_corrected_p_values_reject_a_true_hypothesis_as_rarely_as_they_say():
@@ -161,6 +183,12 @@ def test_groups_of_different_length_and_intervals_beyond_the_range_are_noted():
     ]
     comparison = compare_runs(runs)
     assert sum("may leave this range" in note for note in comparison.notes) == 1
+    measured = [
+        replace(run, scores={}, measures=[{"step": 20, "metrics": {key: s.value}}])
+        for run in runs
+        for key, s in run.scores.items()
+    ]
+    assert sum("may leave this range" in note for note in compare_runs(measured).notes) == 1
     assert not [note for note in comparison.notes if "steps" in note]
     longer = [replace(run, run=replace(run.run, steps=10)) for run in runs[:2]]
     (note,) = [each for each in compare_runs([*longer, *runs[2:]]).notes if "steps" in each]

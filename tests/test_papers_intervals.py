@@ -44,15 +44,15 @@ def test_few_values_have_their_range_around_the_median():
     assert median_over_networks(np.array([3.0, 1.0, 2.0])) == Measured(2.0, 1.0, 3.0)
 
 
-@pytest.mark.parametrize("count", [5, 10])
-def test_expanded_percentiles_cover_a_mean_as_often_as_they_should(count):
+@pytest.mark.parametrize(("count", "coverage"), [(5, 0.93), (10, 0.95)])
+def test_expanded_percentiles_cover_a_mean_as_often_as_they_should(count, coverage):
     """Plain ones cover the mean of five normal values in about 83% of cases."""
     inside = []
     for values in rng.normal(size=(600, count)):
         means = values[rng.integers(count, size=(RESAMPLES, count))].mean(1)
         found = resampled_interval(float(values.mean()), means, count)
         inside.append(found.low <= 0 <= found.high)
-    assert np.mean(inside) == pytest.approx(0.945, abs=0.025)
+    assert np.mean(inside) == pytest.approx(coverage, abs=0.025)
 
 
 def test_many_small_groups_have_the_interval_of_their_pooled_variance():

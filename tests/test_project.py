@@ -287,3 +287,12 @@ def test_a_folder_exports_its_own_names_and_nothing_that_it_only_uses(folder):
 def test_public_names_are_documented():
     for name in unweave.__all__:
         assert getattr(unweave, name).__doc__, name
+
+
+GENERATOR = np.random.default_rng(0)
+
+
+@pytest.mark.parametrize("time", range(2))
+def test_the_generators_of_a_module_restart_before_each_test(time):
+    """So a test draws the same numbers, whichever tests run before it."""
+    assert GENERATOR.random() == np.random.default_rng(0).random()

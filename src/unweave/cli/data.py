@@ -21,7 +21,7 @@ from unweave.cli.options import (
 from unweave.core.console import err, out
 from unweave.core.files import write_atomically
 from unweave.core.notes import print_notes, print_warnings
-from unweave.core.outputs import check_output, png_bytes
+from unweave.core.outputs import DEFAULT_STORE, check_output, png_bytes
 from unweave.core.progress import ProgressDisplay
 
 if TYPE_CHECKING:
@@ -195,7 +195,7 @@ def features_command(
     classes: Annotated[
         int, typer.Option(min=2, help="Number of classes per latent dimension.")
     ] = 5,
-    store: StoreOption = Path("runs"),
+    store: StoreOption = DEFAULT_STORE,
     device: DeviceOption = "auto",
     file: Annotated[Path, typer.Option("--out", help="File to write.")] = Path("features.npz"),
     overwrite: OverwriteOption = False,

@@ -15,6 +15,7 @@ from unweave.cli.options import (
     StoreOption,
 )
 from unweave.core.console import PAPERS, err as errors, out as printed
+from unweave.core.outputs import DEFAULT_STORE
 from unweave.core.parallel import usable_cores
 
 _IN_A_CLONE = Path("docs/papers")
@@ -27,7 +28,7 @@ def reproduce_command(
     figures: Annotated[
         list[str] | None, typer.Argument(help="Its figures (by default all).")
     ] = None,
-    store: StoreOption = Path("runs"),
+    store: StoreOption = DEFAULT_STORE,
     out: Annotated[
         Path | None,
         typer.Option(

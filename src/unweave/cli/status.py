@@ -11,6 +11,7 @@ import typer
 
 from unweave.cli.options import OverwriteOption, StoreOption
 from unweave.core.console import err, out
+from unweave.core.outputs import DEFAULT_STORE
 
 if TYPE_CHECKING:
     from markupsafe import Markup
@@ -34,7 +35,7 @@ def status_command(
         str | None,
         typer.Argument(help="A run, to print the log of its worker (by default all runs)."),
     ] = None,
-    store: StoreOption = Path("runs"),
+    store: StoreOption = DEFAULT_STORE,
     json_output: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
     html: Annotated[
         Path | None,

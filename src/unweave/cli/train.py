@@ -25,6 +25,7 @@ from unweave.core import files, torchrun
 from unweave.core.console import err, out
 from unweave.core.hints import count_noun
 from unweave.core.notes import print_warnings
+from unweave.core.outputs import DEFAULT_STORE
 from unweave.core.parallel import usable_cores
 from unweave.core.parts import own_modules, unannounced
 
@@ -39,7 +40,7 @@ _MOST_NAMED = 8  # runs that the suggested command names one by one
 
 def train_command(
     assignments: AssignmentsArgument = None,
-    store: StoreOption = Path("runs"),
+    store: StoreOption = DEFAULT_STORE,
     device: DeviceOption = "auto",
     select: SelectOption = None,
     features: FeaturesOption = None,

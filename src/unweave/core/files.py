@@ -349,13 +349,13 @@ def make_folder(path: Path) -> None:
 
 
 def create_folder(path: Path) -> None:
-    """Create a folder in one that exists, if it does not exist, not durably."""
+    """Create a folder, unless it exists; its parent must exist. A power failure may undo this."""
     with _naming(path):
         disk.mkdir(path)
 
 
 def delete_empty_folder(path: Path) -> None:
-    """Delete a folder, if it exists and is empty, not durably."""
+    """Delete a folder, if it exists and is empty. A power failure may undo this."""
     with _naming(path):
         disk.rmdir(path)
 

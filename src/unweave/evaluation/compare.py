@@ -265,16 +265,25 @@ def _contrast(name: str, groups: Sequence[RunGroup], level: float) -> Contrast |
 
 def direction(name: str) -> int | None:
     """Return 1 if a larger value is better, -1 if a smaller one is, None if neither holds."""
-    key, last = name.removeprefix("metrics/").split()[0], name.split("/")[-1]
+    last = name.split("/")[-1]
     if last == _LOWER:
         return -1
-    return 1 if key in METRICS or name == LIKELIHOOD or last == "r2" else None
+    return 1 if _key(name) in METRICS or name == LIKELIHOOD or last == "r2" else None
+
+
+def _key(name: str) -> str:
+    """Return the key of the metric that a quantity is, or is a part of.
+
+    >>> _key("metrics/mig/chen2018"), _key("mig/chen2018 shape")
+    ('mig/chen2018', 'mig/chen2018')
+    """
+    return name.removeprefix("metrics/").split()[0]
 
 
 def _leaves_range(group: RunGroup, name: str, level: float) -> bool:
     """Whether the interval of a score between 0 and 1 leaves this range."""
     estimate, values = group.estimate(name, level), group.values(name)
-    if name.split()[0] not in METRICS or estimate is None or estimate.low is None:
+    if _key(name) not in METRICS or estimate is None or estimate.low is None:
         return False
     ends = estimate.low, estimate.high or 0.0
     return all(0 <= value <= 1 for value in values) and not all(0 <= end <= 1 for end in ends)

@@ -234,11 +234,15 @@ def score_models(
     `keys` are `LIKELIHOOD`, the importance-weighted bound of 100 observations with 100 particles
     each, `RATE_PARTS` under the exact q(z) of all observations, as `Measure` computes them, and
     `UDR` over the models that differ only in their seed, for which `tables` has the table of each.
-    If a model cannot be scored, the error that says why takes the place of the score.
+    If a model cannot be scored, the error that says why takes the place of its scores.
     """
     parts = [key for key in keys if key in RATE_PARTS]
     for each in encode(models, None) if parts else ():
-        summary = each.model.summarise(each.q, SUMMARY_SAMPLES, seed)
+        try:
+            summary = each.model.summarise(each.q, SUMMARY_SAMPLES, seed)
+        except ValueError as error:
+            yield each.number, error
+            continue
         for key in parts:
             yield each.number, rate_part_score(summary, key, len(each.rows))
     if LIKELIHOOD in keys:
@@ -288,8 +292,10 @@ def _udr(tables: Sequence[Table], seed: int) -> Sequence[Score | ValueError]:
             )
         ]
     kl = [table.kl for table in tables if table.kl is not None]
-    scores = udr([table.codes for table in tables], kl=kl, seed=seed)
-    return scores
+    try:
+        return udr([table.codes for table in tables], kl=kl, seed=seed)
+    except ValueError as error:
+        return [error] * len(tables)
 
 
 def map_tables(

@@ -10,6 +10,7 @@ from torch import Tensor
 
 from unweave.core.files import error_text
 from unweave.core.hints import nearest_path
+from unweave.core.outputs import DEFAULT_STORE
 from unweave.data.splits import AnySplit, takes_all
 from unweave.evaluation.model import FittedModel
 from unweave.evaluation.source import SourceFinder
@@ -21,8 +22,6 @@ from unweave.training.run import Run
 from unweave.training.run_files import run_paths
 from unweave.training.state import check_tensors
 from unweave.training.store import DataRecord, RunFolder, Store
-
-_USUAL_STORE = "runs"  # where the commands keep runs by default
 
 
 @overload
@@ -155,9 +154,8 @@ def _expected_weights(run: Run, shape: tuple[int, ...]) -> dict[str, Tensor]:
 
 def _named(path: Path) -> RunFolder:
     """Find a run by the start of its digest; without a folder, also in that of the commands."""
-    usual = Path(_USUAL_STORE)
-    alone = path.name == str(path) and usual.is_dir() and not run_paths(path.parent)
-    return Store(usual if alone else path.parent).named(path.name)
+    alone = path.name == str(path) and DEFAULT_STORE.is_dir() and not run_paths(path.parent)
+    return Store(DEFAULT_STORE if alone else path.parent).named(path.name)
 
 
 def _read(path: Path) -> tuple[Outcome, DataRecord, Path | None]:

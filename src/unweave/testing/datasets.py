@@ -9,10 +9,11 @@ from unweave.data.dataset import MISSING
 from unweave.latents import Gaussian
 from unweave.networks import MLP
 from unweave.objectives import VAE
-from unweave.testing.laws import CPU, check_spec, check_training, require
+from unweave.testing.laws import CPU, check_spec, check_training, require, seeded
 from unweave.training.run import Run
 
 
+@seeded()
 def check_dataset(data: Data) -> None:
     """Check a dataset.
 
