@@ -20,6 +20,7 @@ import numpy as np
 
 from unweave.core import files, spec
 from unweave.core.console import PlainConsole
+from unweave.core.groups import grouped
 from unweave.core.hints import nearest
 from unweave.core.notes import print_notes
 from unweave.core.optimisers import Adam
@@ -230,9 +231,7 @@ def train_runs(
     """
     for text in () if console else dict.fromkeys(t for run in runs for t in run.idle_weights):
         warnings.warn(text, stacklevel=3)  # with a console, a note says so
-    by_data: dict[str, list[Run]] = {}
-    for run in runs:
-        by_data.setdefault(digest(run.data), []).append(run)
+    by_data = grouped((digest(run.data), run) for run in runs)
     given: dict[str, Any] = {
         "store": files.disk.name(store.root.absolute()) if store else None,
         "device": device,

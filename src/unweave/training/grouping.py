@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from unweave.core import spec
+from unweave.core.groups import grouped
 from unweave.data import Data
 from unweave.training.flat_settings import flatten, relative_text, without_places
 from unweave.training.overrides import data_text
@@ -42,13 +43,14 @@ def same_but_for_the_seed(runs: Sequence[Run], data: Sequence[str] = ()) -> list
     >>> same_but_for_the_seed([Run(seed=0), Run(steps=5), Run(seed=1)])
     [[0, 2], [1]]
     """
-    groups: dict[tuple[str, str], list[int]] = {}
     each = data or [data_identity(run.data) for run in runs]
-    for number, (run, own) in enumerate(zip(runs, each, strict=True)):
+
+    def rest(run: Run) -> str:
         settings = spec.to_json(run).items()
-        rest = {name: value for name, value in settings if name not in ("seed", "data")}
-        groups.setdefault((json.dumps(rest), own), []).append(number)
-    return list(groups.values())
+        return json.dumps({name: value for name, value in settings if name not in ("seed", "data")})
+
+    pairs = enumerate(zip(map(rest, runs), each, strict=True))
+    return list(grouped((key, number) for number, key in pairs).values())
 
 
 def data_label(data: Data) -> str:
