@@ -26,6 +26,7 @@ from unweave.core.notes import print_notes
 from unweave.core.optimisers import Adam
 from unweave.core.spec import digest
 from unweave.data.splits import AnySplit, with_split
+from unweave.evaluation.collapse import collapse_warning
 from unweave.evaluation.model import FittedModel, as_data
 from unweave.evaluation.monitor import Measure, as_measures
 from unweave.evaluation.overfitting import overfit_warning
@@ -37,7 +38,6 @@ from unweave.likelihoods import Likelihood
 from unweave.networks import Network
 from unweave.objectives import Label, Objective
 from unweave.training import Outcome, Precision, Progress, Row, Silent, TrainingInterrupted, notes
-from unweave.training.collapse import collapse_warning
 from unweave.training.final_terms import collapsed
 from unweave.training.overrides import OTHER_NAMES
 from unweave.training.own_data import Datasets, is_own_data, suggest

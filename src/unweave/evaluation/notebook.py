@@ -33,7 +33,7 @@ def model_html(model: FittedModel) -> Markup:
     steps = model.log[-1]["step"] if model.log else run.steps
     facts = [
         ["objective", repr(run.objective)],
-        ["data", f"{data_name(run)}, {model.schema.size:,} of {shape}"],
+        ["data", f"{data_name(run.data)}, {model.schema.size:,} of {shape}"],
         ["latent space", latent_text(run.latent)],
         ["trained", f"{count_noun(int(steps), 'step')} of {run.batch_size}, seed {run.seed}"],
         *([["folder", str(model.folder)]] if model.folder else []),

@@ -88,7 +88,7 @@ def model_data(
         step=int(model.log[-1]["step"]) if model.log else run.steps,
         headline=headline(analysis)[1],
         data=_data_fingerprint(model),
-        data_name=data_name(run),
+        data_name=data_name(run.data),
         observation=_observation(analysis, colours),
         size=run.latent.size,
         noise=model.draw_noise(1)[0].tolist(),

@@ -109,6 +109,6 @@ def as_list(models: FittedModel | Sequence[FittedModel]) -> list[FittedModel]:
 
 def page_title(models: Sequence[FittedModel]) -> str:
     """Return the title of a page about models."""
-    data = " and ".join(dict.fromkeys(data_name(model.run) for model in models))
+    data = " and ".join(dict.fromkeys(data_name(model.run.data) for model in models))
     objective = models[0].run.objective.kind
     return f"{objective if len(models) == 1 else f'{len(models)} models'} on {data} · unweave"

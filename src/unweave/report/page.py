@@ -83,7 +83,7 @@ def _texts(analysis: Analysis) -> dict[str, Any]:
         "equation": summary.equation(analysis),
         "weights": summary.weights(analysis),
         "latent": configuration.latent_text(model.run.latent),
-        "data": configuration.data_name(model.run),
+        "data": configuration.data_name(model.run.data),
         "tiles": tiles,
         "tile_columns": summary.tile_columns(len(tiles)),
         "information_bound": summary.information_bound(analysis),

@@ -1,13 +1,15 @@
 """Which runs have the same settings and the same data."""
 
+import contextlib
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from unweave.core import spec
 from unweave.core.groups import grouped
+from unweave.core.parts import MissingPart, find_part, is_part_name
 from unweave.data import Data
-from unweave.training.flat_settings import flatten, relative_text, without_places
+from unweave.training.flat_settings import flatten, relative_text
 from unweave.training.overrides import data_text
 from unweave.training.run import Run
 
@@ -23,6 +25,24 @@ def settings_of(run: Run, places: bool = True) -> dict[str, Any]:
     """
     content = spec.to_json(run)
     return flatten(content if places else content | {"data": without_places(content["data"])})
+
+
+def without_places(content: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the JSON form of data without the fields that say where they are.
+
+    The fields of a user's own dataset are known if its module is imported.
+    """
+    kind = str(content.get("kind"))
+    cls = spec.members(Data).get(kind)
+    if is_part_name(kind):
+        with contextlib.suppress(MissingPart):
+            cls = find_part(kind)
+    places = spec.place_fields(cls) if cls else ()
+    return {
+        name: without_places(value) if isinstance(value, dict) else value
+        for name, value in content.items()
+        if name not in places
+    }
 
 
 def data_identity(data: Data, fingerprint: str = "", labels: str = "") -> str:

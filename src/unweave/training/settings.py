@@ -51,7 +51,7 @@ def _lines(name: str, mark: str, text: str) -> list[str]:
 
 def _data_text(run: Run, dataset: Dataset, held_out: Dataset | None) -> str:
     shape, scaling = " x ".join(map(str, dataset.shape)), dataset.schema.scaling.method
-    text = f"{data_name(run)}: {dataset.size:,} observations of {shape}, {_SCALINGS[scaling]}"
+    text = f"{data_name(run.data)}: {dataset.size:,} observations of {shape}, {_SCALINGS[scaling]}"
     if dataset.size < LEAST_TO_SPLIT:
         text += ", which are few: the model may not generalise to others"
     if held_out is None:
