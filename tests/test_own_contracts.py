@@ -18,9 +18,9 @@ from unweave.objectives import AlphaBetaVAE
 from unweave.objectives.divergences import AnyDivergence, Moments
 from unweave.testing import check_latent
 from unweave.training import train
-from unweave.training.configuration import summary_of
 from unweave.training.grouping import data_identity, settings_of, without_places
 from unweave.training.run import Run
+from unweave.training.run_text import summary_of
 
 X = np.random.default_rng(0).integers(0, 2, (40, 8, 8)) == 1
 

@@ -26,8 +26,8 @@ from unweave.training import train
 from unweave.training.final_terms import collapsed
 from unweave.training.overrides import data_text, runs_from, train_arguments
 from unweave.training.own_data import Datasets, suggest, suggested_steps
+from unweave.training.own_data_settings import settings_lines
 from unweave.training.run import Run
-from unweave.training.settings import settings_lines
 
 RNG = np.random.default_rng(0)
 CODES = RNG.normal(size=(120, 2))

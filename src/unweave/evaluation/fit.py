@@ -41,12 +41,12 @@ from unweave.training import Outcome, Precision, Progress, Row, Silent, Training
 from unweave.training.final_terms import collapsed
 from unweave.training.overrides import OTHER_NAMES
 from unweave.training.own_data import Datasets, is_own_data, suggest
+from unweave.training.own_data_settings import settings_lines
 from unweave.training.precision import check_precision
 from unweave.training.processes import ALONE, Processes
 from unweave.training.progress import ConsoleProgress, failure_text
 from unweave.training.remote_stores import store_root
 from unweave.training.run import Run
-from unweave.training.settings import settings_lines
 from unweave.training.store import Store
 
 AnyProgress = bool | Progress | Callable[[int, Sequence[Row]], object]

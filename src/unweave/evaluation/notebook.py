@@ -14,7 +14,7 @@ from PIL import Image
 from unweave.core.hints import count_noun
 from unweave.core.html import html_table, sparkline
 from unweave.core.text import number_text, visible
-from unweave.training.configuration import data_name, latent_text
+from unweave.training.run_text import data_name, latent_text
 from unweave.training.step import LOSS
 
 if TYPE_CHECKING:

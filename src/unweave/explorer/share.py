@@ -14,8 +14,8 @@ from unweave.explorer.model_data import model_bundle
 from unweave.explorer.onnx_export import check_packages
 from unweave.explorer.page import read_app, render
 from unweave.explorer.run_data import named, run_data, terms
-from unweave.training.configuration import data_name
 from unweave.training.run_files import check_page, write_page
+from unweave.training.run_text import data_name
 
 
 def share(

@@ -5,10 +5,10 @@ from collections.abc import Sequence
 
 from unweave import likelihoods
 from unweave.data import Dataset
-from unweave.training.configuration import data_name, latent_text, objective_text, value_in_words
 from unweave.training.overrides import default_fields, defaults_of, fields_of, is_spec
 from unweave.training.own_data import LEAST_TO_SPLIT
 from unweave.training.run import Run
+from unweave.training.run_text import data_name, latent_text, objective_text, value_in_words
 
 _WIDTH, _NAME, _MOST_VALUES = 79, 12, 3
 _FIELDS = ("likelihood", "objective", "latent", "network", "optimiser", "batch_size", "steps")
