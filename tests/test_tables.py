@@ -11,6 +11,7 @@ import pytest
 import unweave as uw
 from datasets import SMALL
 from stored_files import stored_scores, write_worker
+from unweave.cli.score_output import scores_table
 from unweave.core import console
 from unweave.core.console import lay_out_table
 from unweave.metrics import Score, Scores
@@ -132,9 +133,13 @@ def test_a_table_that_fits_is_not_wrapped():
 
 def test_reasons_are_notes_below_the_table_and_a_value_is_shown_once():
     """DCI is its disentanglement, which is no row of its own."""
-    parts = {"disentanglement": 0.25, "completeness": 0.5, "informativeness": 0.75}
+    components = {"completeness": 0.5, "informativeness": 0.75}
+    parts = {"disentanglement": 0.25, **components}
     details = {"no evidence": "only 0.010 above shuffled factors, which is too little"}
-    score = Score("dci", "a", 0.25, parts, details=details, interval=(0.25, 0.25), null=0.24)
+    score = Score(
+        "dci", "a", 0.25, parts, details=details, interval=(0.25, 0.25), null=0.24,
+        components=components,
+    )  # fmt: skip
     scores = Scores({score.key: score})
     assert scores.columns() == ["metric", "value", "interval", "null"]
     assert [row[:2] for row in scores.rows()] == [
@@ -144,3 +149,16 @@ def test_reasons_are_notes_below_the_table_and_a_value_is_shown_once():
     for text in (repr(scores), scores._repr_html_()):
         assert "no evidence: only 0.010 above shuffled factors, which is too little (dci/a)" in text
         assert "the value is the same in every resample" in text
+
+
+def test_one_reason_is_one_note_however_many_runs_and_scores_it_applies_to():
+    def scores(names, reason):
+        return Scores({name: Score(name, "", 1.0, details={"no evidence": reason})
+                       for name in names})  # fmt: skip
+
+    one, few = "only one factor can be scored", "24 rows are too few"
+    by_run = {"a": scores("pqrstu", one), "b": scores("pqrstu", one), "c": scores("qp", few)}
+    assert scores_table(by_run).notes == [
+        f"no evidence: {one} (6 scores in 2 of 3 runs)",
+        f"no evidence: {few} (q, p in 1 of 3 runs)",
+    ]

@@ -291,8 +291,9 @@ def _published(name: str, fields: list[str] | None) -> PublishedSpec:
 
     known = spec.members(Published)
     if name not in known:
-        hint = " It needs no files." if name in spec.members(Data) else ""
-        raise ValueError(f"{name!r} is not a published dataset.{hint} {nearest(name, known)}")
+        if name in spec.members(Data):
+            raise ValueError(f"{name} needs no download: give it as data={name}")
+        raise ValueError(f"{name!r} is not a published dataset. {nearest(name, known)}")
     assignments = [f"data={name}", *(f"data.{field}" for field in _bare(fields))]
     data = override(Run, assignments).data
     assert isinstance(data, PublishedSpec)

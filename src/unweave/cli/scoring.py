@@ -10,6 +10,7 @@ from unweave.cli.options import ScoringOptions
 from unweave.cli.score_output import run_labels
 from unweave.core.console import err
 from unweave.core.files import DISK_FAILURE
+from unweave.core.groups import grouped
 from unweave.core.notes import capture_warnings, print_notes
 from unweave.core.progress import ProgressDisplay
 from unweave.evaluation.evaluate import map_tables, score_facts, score_models
@@ -194,10 +195,9 @@ def left_out_lines(by_run: Mapping[str, Mapping[str, str]]) -> list[str]:
     >>> left_out_lines({"a": {"mig/chen2018": "it needs scales"}, "b": {}})
     ['mig/chen2018 is left out: it needs scales (a)']
     """
-    lines: dict[str, list[str]] = {}
-    for run, reasons in by_run.items():
-        for key, reason in reasons.items():
-            lines.setdefault(f"{key} is left out: {reason}", []).append(run)
+    lines = grouped((f"{key} is left out: {reason}", run)
+                    for run, reasons in by_run.items()
+                    for key, reason in reasons.items())  # fmt: skip
     return [f"{line} ({', '.join(runs)})" if any(runs) and len(by_run) > 1 else line
             for line, runs in lines.items()]  # fmt: skip
 
@@ -206,8 +206,7 @@ def omitted(table: Table) -> list[str]:
     """Return which metrics are left out if none are named, one line per reason."""
     reasons = left_out(table)
     lines = []
-    for reason in dict.fromkeys(reasons.values()):
-        keys = [key for key, why in reasons.items() if why == reason]
+    for reason, keys in grouped((why, key) for key, why in reasons.items()).items():
         which = ", ".join(keys)
         if len(keys) > _MOST_NAMED:
             which = f"{len(keys)}, such as {keys[0]}; `unweave metrics --page` says what each needs"

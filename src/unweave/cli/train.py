@@ -177,9 +177,9 @@ def print_outcomes(outcomes: list[Outcome], store: Store) -> None:
     from unweave.evaluation.overfitting import overfit_warning
     from unweave.evaluation.unfinished import unfinished_note
     from unweave.evaluation.validation import final_loss
-    from unweave.training.configuration import objective_text
     from unweave.training.final_terms import final_terms
     from unweave.training.progress import failure_text
+    from unweave.training.run_text import objective_text
 
     losses = [final_loss(outcome.measures) for outcome in outcomes]
     validated = any(losses)

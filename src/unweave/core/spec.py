@@ -18,11 +18,13 @@ import hashlib
 import json
 import re
 from collections.abc import Mapping
+from types import UnionType
 from typing import (
     Annotated,
     Any,
     Literal,
     TypeVar,
+    Union,
     cast,
     dataclass_transform,
     get_args,
@@ -157,6 +159,10 @@ class Lane:
     """Marks a field whose values may differ between runs that train together as lanes."""
 
 
+class Place:
+    """Marks a field of data that says where they are, not what they are."""
+
+
 def members(union: Any) -> dict[str, type]:
     """Return the members of a union by their `kind`.
 
@@ -180,7 +186,13 @@ def field_names(cls: type) -> tuple[str, ...]:
 @functools.cache
 def lane_fields(cls: type) -> tuple[str, ...]:
     """Names of the fields of a spec that are marked as `Lane`."""
-    return tuple(name for name, hint in annotations_of(cls).items() if _is_lane(hint))
+    return _marked_fields(cls, Lane)
+
+
+@functools.cache
+def place_fields(cls: type) -> tuple[str, ...]:
+    """Names of the fields of a spec that are marked as `Place`."""
+    return _marked_fields(cls, Place)
 
 
 def to_json(value: object) -> Any:
@@ -273,8 +285,17 @@ def flat_members(union: Any) -> list[Any]:
     return [leaf for arg in get_args(union) for leaf in flat_members(arg)]
 
 
-def _is_lane(hint: Any) -> bool:
-    return get_origin(hint) is Annotated and any(isinstance(m, Lane) for m in get_args(hint)[1:])
+def _marked_fields(cls: type, mark: type) -> tuple[str, ...]:
+    return tuple(name for name, hint in annotations_of(cls).items() if _is_marked(hint, mark))
+
+
+def _is_marked(hint: Any, mark: type) -> bool:
+    """Whether a type, or a member of an optional one, is annotated with a mark."""
+    if get_origin(hint) is Annotated:
+        return any(isinstance(each, mark) for each in get_args(hint)[1:])
+    return get_origin(hint) in (Union, UnionType) and any(
+        _is_marked(each, mark) for each in get_args(hint)
+    )
 
 
 def fields_of(cls: type) -> dict[str, Any]:

@@ -23,6 +23,7 @@ from torch import Tensor
 
 from unweave.core.adapters import adapter
 from unweave.core.hints import nearest
+from unweave.core.spec import Place
 from unweave.data.lattice import Factor, Labels, Lattice, Periods, check_indices
 from unweave.data.scaling import UNSCALED, Scaling
 
@@ -37,6 +38,7 @@ AbsolutePath = Annotated[
     BeforeValidator(
         lambda path: str(Path(path).absolute()) if isinstance(path, (str, Path)) else path
     ),
+    Place(),
 ]
 
 

@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from unweave.core import spec
+from unweave.core.groups import grouped
 from unweave.core.intervals import welch_interval
 from unweave.data.splits import on_split, split_of
 from unweave.evaluation.comparison import ComparedRun, Comparison, Contrast, RunGroup, Section
@@ -181,9 +182,7 @@ def compare_runs(runs: Sequence[ComparedRun], level: float = 0.95, seed: int = 0
     if copies := len(finished) - len(distinct):
         are = "is a copy" if copies == 1 else "are copies"
         notes.append(f"{copies} of the runs {are} of others and left out")
-    datasets: dict[str, list[ComparedRun]] = {}
-    for run in distinct:
-        datasets.setdefault(run.data, []).append(run)
+    datasets = grouped((run.data, run) for run in distinct)
     if len(datasets) > 1:
         notes.append(
             f"the runs are on {len(datasets)} different datasets, each in a section of its own: "

@@ -25,6 +25,7 @@ import numpy as np
 from torch import Tensor
 
 from unweave.aggregate import Summary
+from unweave.core.groups import grouped
 from unweave.core.noise import Noise
 from unweave.core.notes import capture_warnings
 from unweave.core.parallel import own_cores, process_map
@@ -455,9 +456,7 @@ def _mixtures(latent: Latent, p: Distribution, z: Tensor) -> dict[str, tuple[Mix
 
 def _groups(models: Sequence[FittedModel], rows: int | None) -> Iterator[list[int]]:
     """Yield the numbers of models that are encoded together."""
-    groups: dict[tuple[int, str], list[int]] = {}
-    for number, model in enumerate(models):
-        groups.setdefault((id(model.dataset), model.run.lane_key), []).append(number)
+    groups = grouped(((id(m.dataset), m.run.lane_key), number) for number, m in enumerate(models))
     for numbers in groups.values():
         model = models[numbers[0]]
         weights = sum(value.numel() for value in model.trained.weights.values())

@@ -20,11 +20,13 @@ import numpy as np
 
 from unweave.core import files, spec
 from unweave.core.console import PlainConsole
+from unweave.core.groups import grouped
 from unweave.core.hints import nearest
 from unweave.core.notes import print_notes
 from unweave.core.optimisers import Adam
 from unweave.core.spec import digest
 from unweave.data.splits import AnySplit, with_split
+from unweave.evaluation.collapse import collapse_warning
 from unweave.evaluation.model import FittedModel, as_data
 from unweave.evaluation.monitor import Measure, as_measures
 from unweave.evaluation.overfitting import overfit_warning
@@ -36,16 +38,15 @@ from unweave.likelihoods import Likelihood
 from unweave.networks import Network
 from unweave.objectives import Label, Objective
 from unweave.training import Outcome, Precision, Progress, Row, Silent, TrainingInterrupted, notes
-from unweave.training.collapse import collapse_warning
 from unweave.training.final_terms import collapsed
 from unweave.training.overrides import OTHER_NAMES
 from unweave.training.own_data import Datasets, is_own_data, suggest
+from unweave.training.own_data_settings import settings_lines
 from unweave.training.precision import check_precision
 from unweave.training.processes import ALONE, Processes
 from unweave.training.progress import ConsoleProgress, failure_text
 from unweave.training.remote_stores import store_root
 from unweave.training.run import Run
-from unweave.training.settings import settings_lines
 from unweave.training.store import Store
 
 AnyProgress = bool | Progress | Callable[[int, Sequence[Row]], object]
@@ -230,9 +231,7 @@ def train_runs(
     """
     for text in () if console else dict.fromkeys(t for run in runs for t in run.idle_weights):
         warnings.warn(text, stacklevel=3)  # with a console, a note says so
-    by_data: dict[str, list[Run]] = {}
-    for run in runs:
-        by_data.setdefault(digest(run.data), []).append(run)
+    by_data = grouped((digest(run.data), run) for run in runs)
     given: dict[str, Any] = {
         "store": files.disk.name(store.root.absolute()) if store else None,
         "device": device,

@@ -13,7 +13,7 @@ from unweave.data import Dataset
 from unweave.evaluation.model import chosen_rows
 from unweave.evaluation.stacked import StackedModels
 from unweave.objectives import Nets
-from unweave.training import Row, log_interval
+from unweave.training import Outcome, Row, log_interval
 from unweave.training.run import Run
 
 _MOST_ROWS = 1_000
@@ -70,8 +70,33 @@ class Dominant(NamedTuple):
 
 def final_loss(measures: Sequence[Row]) -> HeldOutLoss | None:
     """Return the last held-out loss of a run; None if none was measured, or if it is not finite."""
-    found = [row["validation"] for row in measures if "validation" in row]
-    return HeldOutLoss(**found[-1]) if found and None not in found[-1].values() else None
+    measured = [row for row in measures if "validation" in row]
+    return next((loss for _, loss in held_out_losses(measured[-1:])), None)
+
+
+def held_out_losses(measures: Sequence[Row]) -> list[tuple[int, HeldOutLoss]]:
+    """Return the held-out losses of a run that are finite, with their steps."""
+    rows = [row for row in measures if None not in row.get("validation", {"": None}).values()]
+    return [(row["step"], HeldOutLoss(**row["validation"])) for row in rows]
+
+
+def note_on_runs(
+    outcomes: Sequence[Outcome], find: Callable[[Outcome], object | None], what: str
+) -> str:
+    """Return what `find` says of the first run for which it is not None, and of how many it is.
+
+    "" if there is no such run; failed runs are not looked at.
+    """
+    trained = [outcome for outcome in outcomes if not outcome.failure]
+    every = [(each.run.seed, find(each)) for each in trained]
+    found = [(seed, text) for seed, text in every if text is not None]
+    if not found:
+        return ""
+    seed, first = found[0]
+    which = f"seed {seed}: " if len(trained) > 1 else ""
+    if len(found) > 1:
+        which = f"{len(found)} of {len(trained)} runs {what}, such as {which}"
+    return f"{which}{first}"
 
 
 class Validation:

@@ -38,9 +38,9 @@ from unweave.report.pictures import ColourMap, are_pixels, is_image
 from unweave.report.traversals import image_colours
 from unweave.report.vectors import vectors_of
 from unweave.report.verdict import headline
-from unweave.training.configuration import data_name
 from unweave.training.flat_settings import value_text
 from unweave.training.grouping import data_identity
+from unweave.training.run_text import data_name
 
 _PRIOR_SAMPLES = 1_000
 _POSTERIOR_SAMPLES = 2_000  # enough for contours; more would make pages larger
@@ -88,7 +88,7 @@ def model_data(
         step=int(model.log[-1]["step"]) if model.log else run.steps,
         headline=headline(analysis)[1],
         data=_data_fingerprint(model),
-        data_name=data_name(run),
+        data_name=data_name(run.data),
         observation=_observation(analysis, colours),
         size=run.latent.size,
         noise=model.draw_noise(1)[0].tolist(),

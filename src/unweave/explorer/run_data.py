@@ -16,7 +16,8 @@ from unweave.evaluation.model import FittedModel
 from unweave.explorer.contents import Curves, RunData, Setting, State, TermLabel
 from unweave.explorer.paths import without_paths
 from unweave.report.text import cut, is_aggregate, measured_title, metric_title
-from unweave.training.flat_settings import differing, flatten, value_text, without_places
+from unweave.training.flat_settings import differing, flatten, value_text
+from unweave.training.grouping import without_places
 from unweave.training.run import Run
 from unweave.training.run_files import evenly_spaced
 from unweave.training.store import RunFolder

@@ -127,19 +127,22 @@ class Inputs:
         value: float,
         *,
         parts: dict[str, float] | None = None,
+        components: dict[str, float] | None = None,
         matrix: NDArray[Any] | None = None,
         details: Mapping[str, Detail] | None = None,
         rows_read: int | None = None,
     ) -> Score:
         """Return a score of the metric, with the details that all metrics have in common.
 
-        `rows_read` is the number of rows that the value was estimated from; default: all.
+        `components` are parts that are quantities of their own, shown below the value; `rows_read`
+        is the number of rows that the value was estimated from; default: all.
         """
         common: dict[str, Detail] = {"rows": self.rows, **(details or {})}
         common.setdefault("factors left out", self.left_out)
+        own = components or {}
         return Score(
-            self.metric, self.protocol, float(value), parts or {}, matrix, common,
-            rows_read=rows_read,
+            self.metric, self.protocol, float(value), {**(parts or {}), **own}, matrix, common,
+            rows_read=rows_read, components=own,
         )  # fmt: skip
 
 

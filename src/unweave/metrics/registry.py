@@ -153,7 +153,7 @@ _CLASSES = (varied_factor, class_factors)  # to group rows by a factor
 _LEARNT = (*_CLASSES, learnable_classes())  # to classify a factor
 _TREES = learnable_classes(TREE_CLASSES)
 _FEW = (*_CLASSES, learnable_classes(DOWNSTREAM_CLASSES))
-_MIXED = (varied_factor, two_factors)  # to see whether codes mix factors
+_MIXED = (two_factors,)  # to see whether codes mix factors
 _POSTERIORS = (*_CLASSES, posterior_scales, normal_posteriors)  # to compute with q(z|x)
 _SCALE: tuple[Change, ...] = ("scale",)
 

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from unweave.core.noise import Noise
-from unweave.core.rows import all_rows, divides, gather_rows, map_own_rows, own_rows
+from unweave.core.row_division import all_rows, divides, gather_rows, map_own_rows, own_rows
 from unweave.latents import Distribution, Latent, Posterior
 from unweave.likelihoods import Likelihood, Observation
 from unweave.networks import frozen_statistics

@@ -7,6 +7,7 @@ from typing import NamedTuple
 import torch
 from markupsafe import Markup
 
+from unweave.core.groups import grouped
 from unweave.core.schedules import Schedule
 from unweave.core.text import number_text
 from unweave.evaluation.shared_latents import LEAST_INFORMATION
@@ -198,10 +199,7 @@ def common_reason(analysis: Analysis) -> str:
 
 def left_out_metrics(analysis: Analysis) -> dict[str, list[str]]:
     """Return the metrics that were left out, by reason."""
-    found: dict[str, list[str]] = {}
-    for key, reason in analysis.left_out.items():
-        found.setdefault(reason, []).append(key)
-    return found
+    return grouped((reason, key) for key, reason in analysis.left_out.items())
 
 
 def chance_text(analysis: Analysis) -> str:

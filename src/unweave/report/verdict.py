@@ -8,6 +8,7 @@ from markupsafe import Markup, escape
 
 from unweave.core.hints import count_noun
 from unweave.data.splits import split_of
+from unweave.evaluation.collapse import advice
 from unweave.evaluation.overfitting import overfit
 from unweave.evaluation.shared_latents import LEAST_INFORMATION
 from unweave.evaluation.unfinished import CONTINUES, unfinished
@@ -15,7 +16,6 @@ from unweave.metrics import Score
 from unweave.metrics.evidence import AT_NULL
 from unweave.report.analysis import Analysis, Variable
 from unweave.report.text import number, symbol, words
-from unweave.training.collapse import advice
 
 Level = Literal["good", "weak", "bad"]
 

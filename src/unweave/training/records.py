@@ -107,6 +107,7 @@ class StoredScore(TypedDict):
     details: dict[str, bool | Number | str | list[Number | str]]
     interval: Annotated[list[float], Field(min_length=2, max_length=2)] | None
     null: float | None
+    components: dict[str, float]
 
 
 class StoredScores(TypedDict):

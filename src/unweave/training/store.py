@@ -33,7 +33,6 @@ from unweave.core.outputs import RUN
 from unweave.core.parts import own_parts
 from unweave.data import Dataset, Schema
 from unweave.data.splits import split_of
-from unweave.training.configuration import summary_of
 from unweave.training.leases import FolderInUse, read_leases
 from unweave.training.records import (
     Sealed,
@@ -47,6 +46,7 @@ from unweave.training.records import (
 )
 from unweave.training.run import Run
 from unweave.training.run_files import RunFiles, names_in, run_paths
+from unweave.training.run_text import summary_of
 from unweave.training.tensor_files import read_facts, read_tensors, write_tensors
 
 DATA = "data.json"

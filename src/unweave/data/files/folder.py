@@ -17,7 +17,7 @@ import torch
 from pydantic import BeforeValidator, Field
 
 from unweave.core.hints import naming, nearest_path
-from unweave.core.spec import spec, tag
+from unweave.core.spec import Place, spec, tag
 from unweave.data.cache import cached_file, data_folder
 from unweave.data.dataset import AbsolutePath, Dataset
 from unweave.data.files.build import build_dataset
@@ -43,7 +43,7 @@ from unweave.data.scaling import ScalingMethod
 
 Pixels = Annotated[int, Field(ge=1, le=4096)]
 FileAxes = Literal["channels", "observations"]
-PathText = Annotated[str, BeforeValidator(lambda path: os.fspath(path))]
+PathText = Annotated[str, BeforeValidator(lambda path: os.fspath(path)), Place()]
 
 DEFAULT_SIZE = (64, 64)
 FITS: dict[Fit, str] = {
