@@ -13,8 +13,11 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
 # other on busy cores take many times as long as one.
 os.environ["OMP_NUM_THREADS"] = os.environ["OPENBLAS_NUM_THREADS"] = "1"
 
+import numpy as np
 import pytest
 import torch
+
+_STATES = {}  # of the generators of modules, before their first test
 
 if not torch.cuda.is_available():
     os.environ["TRITON_INTERPRET"] = "1"  # before any kernel is defined
@@ -28,9 +31,25 @@ def one_core():
         yield
 
 
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtest_setup(item):
+    """Restart generators also for the fixtures of modules, which come before those of tests."""
+    restart_generators(item)
+
+
+def restart_generators(item):
+    """Let the random generators of a test's module begin as they were before its first test."""
+    module = getattr(item, "module", None)
+    for name, value in vars(module).items() if module else ():
+        if isinstance(value, np.random.Generator):
+            state = value.bit_generator.state
+            value.bit_generator.state = _STATES.setdefault((module.__name__, name), state)
+
+
 @pytest.fixture(autouse=True)
-def as_if_alone():
+def as_if_alone(request):
     """Make random numbers and threads of a test independent of earlier tests."""
+    restart_generators(request.node)
     torch.manual_seed(0)
     torch.set_num_threads(1)  # for tiny networks more threads are slower
 

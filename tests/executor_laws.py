@@ -3,8 +3,9 @@
 import torch
 
 import unweave as uw
-from datasets import CPU, small_run
+from datasets import CPU, SMALL, small_run
 from unweave.evaluation.fit import train_runs
+from unweave.evaluation.tasks import Task
 from unweave.training.own_data import Datasets
 from unweave.training.store import Store
 
@@ -57,3 +58,8 @@ def check_laws(on, root, plain):
     before = times(root)
     check_outcomes(train_on(on, root), outcomes)
     assert times(root) == before
+
+
+def task_of(run, root):
+    """Return the task of one run, whose store is a folder."""
+    return Task(runs=(run.resolve(SMALL.load(CPU)),), store=str(root), device="cpu")

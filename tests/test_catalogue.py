@@ -75,7 +75,7 @@ def test_the_listed_defaults_are_those_of_a_run():
     rows = {row.path: row.default for row in fields.spec_fields(Run, default=Run())}
     assert override(Run, [f"{path}={rows[path]}" for path in plain]) == Run()
     assert rows["optimiser.lr"] == "0.0001"
-    assert rows["network"] == "left out"
+    assert rows["network"] == "not set"
 
 
 @pytest.mark.parametrize("name", ["", "objective", "objective=factor-vae", "optimiser", "data",

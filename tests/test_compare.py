@@ -13,7 +13,7 @@ from scipy import stats
 
 import unweave as uw
 from datasets import SMALL
-from unweave.core.intervals import holm, mean_interval, welch_interval
+from unweave.core.intervals import holm, mean_interval, welch_interval, welch_p
 from unweave.evaluation.compare import compare_runs
 from unweave.evaluation.comparison import ComparedRun
 from unweave.evaluation.comparison_text import agreement_text, comparison_text
@@ -142,12 +142,34 @@ def test_all_pairs_of_groups_are_compared_with_corrected_p_values():
     lines = list(csv.DictReader(io.StringIO(comparison.pairwise_csv())))
     assert len(lines) == len(pairs)
     assert float(lines[-2]["difference"]) == pytest.approx(pairs[-2].difference.value)
-    (section,) = comparison.to_json()["sections"]
+    assert "pairwise" not in comparison.to_json()["sections"][0]  # n groups have n^2 / 2 pairs
+    (section,) = comparison.to_json(pairwise=True)["sections"]
     assert [each["p_holm"] for each in section["pairwise"]] == [each.p_holm for each in pairs]
     text = comparison_text(comparison, pairwise=True)
     assert f"A - C   {own['A', 'C'].difference.value:+.3f}" in text
     assert f"{own['A', 'C'].p_holm:.3g}" in text
     assert max(map(len, text.splitlines())) <= 80
+
+
+def test_seeds_that_differ_by_rounding_are_equal_and_no_evidence():
+    values = {1.0: [0.3, 0.1 + 0.2], 4.0: [0.31, 0.31]}
+    runs = [
+        compared(beta, seed, mig) for beta, own in values.items() for seed, mig in enumerate(own)
+    ]
+    comparison = compare_runs(runs)
+    (pair,) = [p for p in comparison.sections[0].pairwise() if p.quantity == "mig/chen2018"]
+    assert (pair.p, pair.p_holm) == (None, None)
+    assert "0.300 (equal)" in str(comparison)
+
+
+@pytest.mark.parametrize("scale", [1e-100, 1e100, 1e149])
+def test_intervals_of_tiny_and_huge_values_are_those_of_others_times_a_factor(scale):
+    a, b = np.array([0.10, 0.12, 0.11]), np.array([0.30, 0.36, 0.33, 0.31])
+    assert np.divide(welch_interval(scale * a, scale * b), scale) == pytest.approx(
+        welch_interval(a, b)
+    )
+    if scale > 1:
+        assert welch_p(scale * a, scale * b) == pytest.approx(welch_p(a, b))
 
 
 def test_corrected_p_values_reject_a_true_hypothesis_as_rarely_as_they_say():
@@ -161,6 +183,12 @@ def test_groups_of_different_length_and_intervals_beyond_the_range_are_noted():
     ]
     comparison = compare_runs(runs)
     assert sum("may leave this range" in note for note in comparison.notes) == 1
+    measured = [
+        replace(run, scores={}, measures=[{"step": 20, "metrics": {key: s.value}}])
+        for run in runs
+        for key, s in run.scores.items()
+    ]
+    assert sum("may leave this range" in note for note in compare_runs(measured).notes) == 1
     assert not [note for note in comparison.notes if "steps" in note]
     longer = [replace(run, run=replace(run.run, steps=10)) for run in runs[:2]]
     (note,) = [each for each in compare_runs([*longer, *runs[2:]]).notes if "steps" in each]
@@ -237,6 +265,15 @@ def test_held_out_losses_are_compared():
     assert "validation" in render_comparison(comparison)
 
 
+def test_terms_and_metrics_of_one_name_are_different_curves():
+    both = {"terms": {"total_correlation": 1.0}, "metrics": {"total_correlation": 2.0}}
+    assert _curves_of([{"step": 5, "total_correlation": 3.0}], [{"step": 5, **both}]) == {
+        "total_correlation": ([5], [3.0]),
+        "terms/total_correlation": ([5], [1.0]),
+        "metrics/total_correlation": ([5], [2.0]),
+    }
+
+
 def test_the_page_of_one_group_begins_with_what_the_seeds_agree_on():
     rng = np.random.default_rng(0)
     z = rng.standard_normal((200, 4))
@@ -267,6 +304,60 @@ def test_the_page_of_one_group_begins_with_what_the_seeds_agree_on():
         assert left_out not in page
         several = [*runs, compared(2.0, 0, None, table=runs[0].table)]
         assert left_out in render_comparison(compare_runs(several))
+
+
+def beginning(runs):
+    """The level and the headline of the verdict on each dataset of a page."""
+    page = render_comparison(compare_runs(runs))
+    return re.findall(r'class="verdict (\w+)">\s*<p class="headline">(.*?)\.</p>', page)
+
+
+def agreeing(count, beta=1.0, seeds=3):
+    """Runs of three latents each, which have some in common."""
+    common, rng = codes(0).codes[:, :count], np.random.default_rng(1)
+    own = rng.standard_normal((seeds, len(common), 3 - count))
+    tables = [Table(np.hstack([common, z]), np.zeros((len(z), 0)), kl=np.ones(3)) for z in own]
+    return [compared(beta, seed, None, table=table) for seed, table in enumerate(tables)]
+
+
+def test_the_page_is_coloured_by_how_many_latents_the_seeds_agree_on():
+    found = [beginning(agreeing(count)) for count in range(4)]
+    assert [[level for level, _ in each] for each in found] == [
+        ["bad"],
+        ["weak"],
+        ["good"],
+        ["good"],
+    ]
+    for ((_, text),), said in zip(found, ("0 of 9", "1 of 7", "2 of 5", "3 of 3"), strict=True):
+        assert f"The 3 seeds agree on {said} latents" in text
+    off = Table(np.zeros((100, 3)), np.zeros((100, 0)), kl=np.zeros(3))
+    assert beginning([compared(1.0, seed, None, table=off) for seed in range(3)]) == [
+        ("bad", "No latent carries information about the data")
+    ]
+    ((level, _),) = beginning([*agreeing(3), *agreeing(0, beta=4.0)])
+    assert level == "weak"
+    other = [replace(run, data="other") for run in agreeing(0)]
+    assert [level for level, _ in beginning([*agreeing(3), *other])] == ["good", "bad"]
+
+
+def test_the_page_does_not_judge_groups_that_cannot_be_compared():
+    one = [compared(beta, 0, mig) for beta, mig in ((1.0, 0.1), (4.0, 0.9))]
+    assert beginning(one) == [("weak", "One seed per group: nothing can be told apart")]
+    three = [compared(1.0, seed, 0.1 + 0.01 * seed, distortion=seed) for seed in range(3)]
+    assert beginning([*three, one[1]]) == [
+        ("weak", "Each comparison involves a group of one seed: nothing can be told apart")
+    ]
+    again = [compared(4.0, seed, 0.11 + 0.02 * seed, distortion=seed) for seed in range(3)]
+    assert beginning([*three, *again]) == [
+        ("weak", "No group is distinguishably better than the second best by any score")
+    ]
+    better = [compared(4.0, seed, 0.9 + 0.01 * seed, distortion=seed) for seed in range(3)]
+    ((level, text),) = beginning([*three, *better])
+    assert (level, text.startswith("mig/chen2018: B, +0.8")) == ("good", True)
+    rates = [replace(run, scores={}, log=[{"step": 20, "rate": 2.0}]) for run in [*three, *again]]
+    assert beginning(rates) == [
+        ("weak", "The groups have no score in common by which one could be better")
+    ]
 
 
 def test_runs_that_are_not_finished_are_left_out():

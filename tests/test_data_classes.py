@@ -6,6 +6,7 @@ import torch
 from PIL import Image
 
 from datasets import CPU
+from unweave.core.hints import count_noun
 from unweave.data import Arrays, Folder, HeldOut, Selected, Shapes2D, from_array
 from unweave.training.overrides import selection_from
 
@@ -91,6 +92,7 @@ def test_numbers_of_own_data_are_values_not_ranks(tmp_path, form, given, held, w
         dataset = Selected(data, (selection,)).load(CPU)
         classes = dataset.factors(torch.arange(dataset.size))[:, 0].tolist()
         assert [dataset.factor_labels[0][each] for each in classes] == DOSES[rows].tolist()
+        some = count_noun(rows.sum(), "observation")
         assert dataset.notes[-1].endswith(f"{some} of 10: {said} dose={written}")
 
 

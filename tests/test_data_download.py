@@ -268,7 +268,7 @@ def test_get_check_and_train_on_the_command_line(unweave, server, tmp_path, monk
     ("arguments", "message"),
     [
         (["get", "minst"], "did you mean 'mnist'"),
-        (["get", "shapes2d"], "needs no files"),
+        (["get", "shapes2d"], "error: shapes2d needs no download: give it as data=shapes2d "),
         (["get", "celeba"], "Agree to the terms at https://mmlab"),
         (["get", "3dfaces"], "numpy.save('3dfaces.npy'"),
         (["get", "mpi3d", "version=toi"], "'toy'"),

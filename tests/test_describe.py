@@ -28,7 +28,7 @@ def models():
     return uw.fit(SMALL, seed=range(2), latent=uw.Gaussian(3), **FIELDS)
 
 
-def test_a_table_is_described_by_every_measure_it_does_for():
+def test_a_table_is_described_by_every_metric_that_applies():
     base = blurred()
     table = Table(base.codes, np.zeros((len(base), 0), int), scales=base.scales, kl=[1.0, 2.0, 0.0])
     found = uw.metrics.describe(table)

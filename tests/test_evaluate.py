@@ -17,6 +17,7 @@ from unweave.cli import score_output
 from unweave.data.dataset import ArrayDataset
 from unweave.data.synthetic.shapes2d import SpriteDataset
 from unweave.evaluation import evaluate as evaluation, stacked
+from unweave.evaluation.model import FittedModel
 from unweave.metrics import UNSUPERVISED, Score, Scores, evaluate as evaluate_table
 
 OTHER = dataclasses.replace(SMALL, positions=4)
@@ -190,6 +191,30 @@ def test_own_functions_are_metrics(models):
     found = uw.evaluate(models, rows=200, metrics=[mean_code])
     for scores, table in zip(found, uw.tables(models, rows=200), strict=True):
         assert scores["mean_code"].value == pytest.approx(table.codes.mean())
+
+
+def test_a_model_whose_metrics_fail_does_not_stop_the_others(models, monkeypatch):
+    """The error takes the place of its scores: for parts of the rate as for the likelihood."""
+    summarise, tables = FittedModel.summarise, dict(enumerate(uw.tables(models, rows=50)))
+
+    def fail_for_the_first(self, *arguments):
+        if self is models[0]:
+            raise ValueError("no summary")
+        return summarise(self, *arguments)
+
+    def fail(*_, **__):
+        raise ValueError("no udr")
+
+    monkeypatch.setattr(FittedModel, "summarise", fail_for_the_first)
+    monkeypatch.setattr("unweave.evaluation.evaluate.udr", fail)
+    keys = ["mutual_information/exact", "total_correlation/exact", "udr/duan2020-lasso"]
+    found = {number: [] for number in tables}
+    for number, result in evaluation.score_models(models, keys, tables):
+        found[number].append(result if isinstance(result, Score) else str(result))
+    assert found[0][0] == "no summary"
+    for number in list(found)[1:]:
+        assert [score.key for score in found[number][:2]] == keys[:2]
+    assert all(isinstance(own[-1], str) for own in found.values())
 
 
 def test_summaries_of_a_list_equal_those_of_its_members(models):

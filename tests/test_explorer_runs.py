@@ -3,6 +3,7 @@
 import dataclasses
 import json
 import math
+from typing import get_args
 
 import numpy as np
 import pytest
@@ -15,6 +16,7 @@ from datasets import SMALL, prior
 from stored_files import rewrite, stored_scores
 from unweave.core.noise import Noise
 from unweave.core.text import visible
+from unweave.evaluation.evaluate import AggregateName
 from unweave.explorer.contents import Curves, Manifest, RunData, manifest_json
 from unweave.explorer.quantiles import SCORES, _quantiles, prior_quantiles
 from unweave.explorer.run_data import curves, named, names, run_data, terms
@@ -254,3 +256,20 @@ def test_every_metric_and_term_has_a_name_to_read_and_metrics_a_direction():
         assert metric.protocol in found[key].name
     assert (found["distortion"].unit, found["distortion"].better) == ("nats", "lower")
     assert (found["validation/r2"].name, found["validation/r2"].better) == ("held-out R²", "higher")
+
+
+def test_curves_have_different_names_and_parts_of_the_rate_are_in_nats():
+    parts = dict.fromkeys(get_args(AggregateName), 1.0)
+    values = {"loss": 3.0, "distortion": 2.0, "rate": 1.0, **parts}
+    rows = [{"step": 1, "terms": values, "metrics": parts, "validation": values}]
+    log, measured = curves([{"step": 1, **values}]), curves(rows)
+    found = terms([RunData("a", "a", "finished", 1, 1, {}, {}, log, measured, True)])
+    expected = 3 * len(values) + len(parts)
+    assert len({each.name for each in found.values()}) == len(found) == expected
+    assert {each.unit for each in found.values()} == {"nats"}
+    names = {kind: found[f"{kind}total_correlation"].name for kind in ("", "terms/", "metrics/")}
+    assert names == {
+        "": "total correlation",
+        "terms/": "measured total correlation, by the objective",
+        "metrics/": "exact total correlation",
+    }

@@ -174,7 +174,7 @@ def test_a_tree_on_plain_tensors_is_the_sum_of_its_blocks():
     torch.testing.assert_close(normal.kl(mean, scale), apart)
     with pytest.raises(ValueError, match="compare probabilities"):
         tree.kl(torch.zeros(7), 1.0)
-    with pytest.raises(ValueError, match="needs an encoder"):
+    with pytest.raises(ValueError, match="is learned"):
         uw.Product(a=uw.VampPrior(2)).entropy()
 
 
@@ -215,7 +215,7 @@ def test_the_density_of_a_tree_is_that_of_its_prior():
     assert torch.equal(TREE.log_nodes(p, z), TREE.log_nodes(module, z))
     with pytest.raises(ValueError, match="expected points"):
         TREE.density(torch.zeros(3))
-    with pytest.raises(ValueError, match="needs an encoder"):
+    with pytest.raises(ValueError, match="is learned"):
         uw.Product(a=uw.VampPrior(2)).density(torch.zeros(2))
 
 

@@ -8,14 +8,17 @@ from typing import Literal
 
 import numpy as np
 import pytest
+from pydantic import TypeAdapter
 
 from lattice_tables import blurred, identity
+from unweave.cli.score_output import scores_table
 from unweave.metrics import (
     METRICS,
     Inputs,
     Metric,
     PerRow,
     Score,
+    Scores,
     Table,
     evaluate,
     hoyer,
@@ -23,6 +26,8 @@ from unweave.metrics import (
     mig,
 )
 from unweave.metrics.registry import find_metrics
+from unweave.training.records import StoredScores
+from unweave.training.store import ScoreFacts
 
 
 @metric
@@ -190,3 +195,31 @@ def test_options_with_an_entry_for_each_row_are_resampled():
     with pytest.raises(ValueError, match="annotate it with"):
         unmarked(codes, factors, weights=weights, interval=0.9)
     assert float(unmarked(codes, factors, weights=weights)) == pytest.approx(0.4)
+
+
+@metric
+def extremes(inputs: Inputs) -> Score:
+    """Compute the mean code, with the smallest and the largest."""
+    codes = inputs.codes
+    ends = {"least": float(codes.min()), "most": float(codes.max())}
+    return inputs.score(codes.mean(), parts={"first": codes[0, 0]}, components=ends)
+
+
+def test_quantities_of_their_own_are_shown_and_stored_whoever_computes_them():
+    table = identity()
+    scores = evaluate(table, metrics=[extremes, "dci/eastwood2018"])
+    ends = {"least": table.codes.min(), "most": table.codes.max()}
+    own = scores["extremes"]
+    assert (own.components, own.parts) == (ends, {"first": table.codes[0, 0], **ends})
+    dci = ["  completeness", "  informativeness"]
+    assert [row[0] for row in scores.rows()] == [
+        "extremes", "  least", "  most", "dci/eastwood2018", *dci
+    ]  # fmt: skip
+    content = {**ScoreFacts("all", 1, "mean")._asdict(), "scores": scores.to_json()}
+    read = TypeAdapter(StoredScores).validate_python(content)["scores"]
+    stored = Scores.from_json(read)
+    assert stored.rows() == scores.rows()
+    assert [row[0] for row in scores_table({"a": stored, "b": stored}).rows] == [
+        "extremes", "extremes least", "extremes most",
+        *(f"dci/eastwood2018{part.removeprefix(' ')}" for part in ("", *dci)),
+    ]  # fmt: skip

@@ -241,7 +241,7 @@ def test_tables_without_anything_to_measure_are_refused():
         hoyer(np.ones((4, 2)), protocol="mathieu2019-normalised")
     with pytest.raises(ValueError, match="at least two codes that count"):
         hoyer(np.eye(4), discrete=[True, True, True, False])
-    with pytest.raises(ValueError, match="at least two codes to make a pair"):
+    with pytest.raises(ValueError, match="at least two codes to form a pair"):
         mean_pairwise_information(np.ones((4, 1)))
     with pytest.raises(ValueError, match="the choices are mathieu2019, mathieu2019-normalised"):
         hoyer(np.eye(4), protocol="hoyer2004")

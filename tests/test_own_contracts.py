@@ -9,15 +9,18 @@ import torch
 
 import unweave as uw
 from datasets import DIVERGENCES, OBJECTIVES, SMALL, small_run
+from unweave.core import spec
 from unweave.core.schedules import Schedule
-from unweave.latents import SampledRateBlock
+from unweave.data import AbsolutePath, Selected, array_dataset
+from unweave.latents import Block, SampledRateBlock
 from unweave.latents.densities import CentredColumns
 from unweave.objectives import AlphaBetaVAE
 from unweave.objectives.divergences import AnyDivergence, Moments
 from unweave.testing import check_latent
 from unweave.training import train
-from unweave.training.configuration import summary_of
+from unweave.training.grouping import data_identity, settings_of, without_places
 from unweave.training.run import Run
+from unweave.training.run_text import summary_of
 
 X = np.random.default_rng(0).integers(0, 2, (40, 8, 8)) == 1
 
@@ -130,3 +133,76 @@ def test_models_with_a_heavy_tailed_block_are_traversed_and_reported(tmp_path):
     torch.testing.assert_close(-low, high, rtol=0.4, atol=0)
     assert all(np.isfinite(each).all() for each in model.traverse(X[:1]))
     assert "latent" in uw.write_report(model, tmp_path / "report.html").read_text()
+
+
+class NormalDensity(CentredColumns):
+    """Independent columns of N(0, 1)."""
+
+    @property
+    def stddev(self):
+        return self.zero + 1
+
+    def rsample(self, noise, shape=()):
+        return noise.normal((*shape, *self.zero.shape), "normal", self.zero.dtype)
+
+    def log_marginals(self, z):
+        return -0.5 * (z.square() + math.log(2 * math.pi))
+
+
+@uw.spec
+class Bare(Block):
+    """A block with a known density, from no base class that says so."""
+
+    size: int = 2
+    outputs = 4
+
+    def density(self, zero):
+        return NormalDensity(zero)
+
+    def posterior(self, raw):
+        return uw.Gaussian(self.size).posterior(raw)
+
+    def prior(self, shape):
+        return uw.Gaussian(self.size).prior(shape)
+
+    def rates(self, q, p, z):
+        return q.log_marginals(z) - p.log_marginals(z)
+
+
+def test_a_tree_asks_a_block_for_what_it_has_and_not_for_its_class():
+    z = torch.randn(5, 3, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
+    own, shipped = (uw.Product(a=each, b=uw.Laplace(1)) for each in (Bare(2), uw.Gaussian(2)))
+    torch.testing.assert_close(own.log_prob(z), shipped.log_prob(z))
+    assert own.density(z[0]).log_prob(z).equal(own.log_prob(z))
+    with pytest.raises(ValueError, match=r"Bare, the block a, has no entropy\(\)"):
+        own.entropy()
+    learned = (uw.VampPrior(2), uw.Gaussian(2, learn="covariance"), uw.Categorical(2, learn=True))
+    for block in learned:
+        with pytest.raises(ValueError, match="the prior of a is learned, so it is not known befo"):
+            uw.Product(a=block).density(torch.zeros(2))
+    with pytest.raises(ValueError, match="the prior of VampPrior is learned, so it is not known"):
+        uw.VampPrior(2).density(torch.zeros(2))
+
+
+@uw.spec
+class Stored:
+    """An array in a file."""
+
+    path: AbsolutePath
+    scaled: bool = False
+
+    def load(self, device):
+        return array_dataset(np.load(self.path)).to(device)
+
+
+def test_own_data_are_the_same_wherever_their_file_is(tmp_path):
+    here, there = Stored(tmp_path / "a.npy"), Stored(tmp_path / "b.npy")
+    assert data_identity(here, "print") == data_identity(there, "print")
+    assert data_identity(here) != data_identity(there)
+    assert data_identity(here, "print") != data_identity(Stored(here.path, scaled=True), "print")
+    chosen = [Selected(each, (uw.data.Subset(5),)) for each in (here, there)]
+    assert data_identity(chosen[0], "print") == data_identity(chosen[1], "print")
+    one, other = (settings_of(Run(data=each), places=False) for each in chosen)
+    assert one == other
+    content = spec.to_json(here) | {"kind": "not_imported:Stored"}
+    assert without_places(content) == content

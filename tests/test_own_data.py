@@ -17,16 +17,17 @@ from unweave.data import ArrayDataset, HeldOut, InMemory, Schema, Selected, Subs
 from unweave.data.files.build import take_split
 from unweave.data.scaling import Scaling
 from unweave.data.splits import with_split
+from unweave.evaluation.collapse import advice, collapse_warning
 from unweave.evaluation.fit import train_runs
 from unweave.evaluation.monitor import monitor_of
+from unweave.evaluation.unfinished import unfinished
 from unweave.evaluation.validation import Validation
 from unweave.training import train
-from unweave.training.collapse import advice, collapse_warning
 from unweave.training.final_terms import collapsed
 from unweave.training.overrides import data_text, runs_from, train_arguments
 from unweave.training.own_data import Datasets, suggest, suggested_steps
+from unweave.training.own_data_settings import settings_lines
 from unweave.training.run import Run
-from unweave.training.settings import settings_lines
 
 RNG = np.random.default_rng(0)
 CODES = RNG.normal(size=(120, 2))
@@ -309,10 +310,16 @@ def test_advice_leaves_out_what_a_run_does_already_and_starts_with_more_steps_if
     assert not any(each in advice(own.run, own.dataset) for each in every[:3])
     long = dataclasses.replace(own.run, steps=30_000)
     assert advice(long, own.dataset).endswith("or more steps (it had 30,000).")
-    rows = [{"validation": {"distortion": d, "rate": 1.0, "r2": 0.0}} for d in (9.0, 5.0, 4.0)]
     falling = "Try more steps (it had 30,000; the held-out loss was still falling)"
-    assert advice(long, own.dataset, rows).startswith(falling)
-    assert not advice(long, own.dataset, [*rows, rows[-1]]).startswith(falling)
+    random = np.random.default_rng(0)
+    judged = []
+    for slope in (0.0, 0.01, 1.0) * 10:  # the advice and the note on the run agree
+        losses = 9 - slope * np.arange(12) + 0.1 * random.normal(size=12)
+        rows = [{"step": 50 * n, "validation": {"distortion": x, "rate": 1.0, "r2": 0.0}}
+                for n, x in enumerate(losses, 1)]  # fmt: skip
+        judged.append(unfinished(rows) is not None)
+        assert advice(long, own.dataset, rows).startswith(falling) == judged[-1]
+    assert 0 < sum(judged) < len(judged)
 
 
 # ---- arguments that are not what they should be

@@ -21,6 +21,7 @@ from unweave.core.bibliography import citations
 from unweave.core.schedules import Schedule, Weight
 from unweave.latents import Gaussian
 from unweave.likelihoods import BaseLikelihood, BernoulliObservation
+from unweave.metrics import METRICS
 from unweave.metrics.registry import find_metrics
 from unweave.networks import BaseNetwork
 from unweave.objectives import AlphaBetaVAE, BaseObjective, Objective, VAEObjective, elbo_terms
@@ -246,6 +247,20 @@ def test_an_installed_package_announces_parts_by_entry_points(module, monkeypatc
     monkeypatch.setattr(parts, "entry_points", lambda group: [metric])
     sys.modules.pop("elsewhere")
     assert list(find_metrics("my-link")) == ["link"]
+
+
+def test_announced_names_replace_no_shipped_metric_and_classes_are_no_metrics(module, monkeypatch):
+    sys.path.insert(0, str(module.parent))
+    names = {"mig": "link", "all": "link", "udr": "link", "other": "Other"}
+    entries = [EntryPoint(n, f"elsewhere:{part}", parts.GROUP) for n, part in names.items()]
+    monkeypatch.setattr(parts, "entry_points", lambda group: entries)
+    assert set(find_metrics("mig")) == {"mig/chen2018", "mig/locatello2019"}
+    assert find_metrics("all") == METRICS
+    with pytest.raises(ValueError, match="udr is a metric of trained models"):
+        find_metrics("udr")
+    for choice in ("other", "elsewhere:Other"):
+        with pytest.raises(TypeError, match="expected a metric as a name, a function or a Metric"):
+            find_metrics(choice)
 
 
 def test_a_class_that_is_no_spec_or_of_another_place_is_refused():

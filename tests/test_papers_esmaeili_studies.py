@@ -187,7 +187,7 @@ def test_claims_wait_until_all_their_networks_are_trained():
     ]  # fmt: skip
     assert claims[0].note == "49 of 50 networks are trained."
     assert claims[-1].note == "9 of 10 networks are trained."
-    assert claims[8].got == "so far 0.78 [0.77, 0.79], from 0.76 to 0.79"
+    assert claims[8].got == "so far: 0.7780 [0.7696, 0.7864], from 0.76 to 0.79"
     broken = [*made[:-1], replace(made[-1], curves={"step": []}, failure={"step": 7})]
     assert table2_verdicts(broken) == ["pass"] * 16  # nothing is missing
 

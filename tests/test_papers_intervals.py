@@ -44,15 +44,26 @@ def test_few_values_have_their_range_around_the_median():
     assert median_over_networks(np.array([3.0, 1.0, 2.0])) == Measured(2.0, 1.0, 3.0)
 
 
-@pytest.mark.parametrize("count", [5, 10])
-def test_expanded_percentiles_cover_a_mean_as_often_as_they_should(count):
+@pytest.mark.parametrize(("count", "coverage"), [(5, 0.93), (10, 0.95)])
+def test_expanded_percentiles_cover_a_mean_as_often_as_they_should(count, coverage):
     """Plain ones cover the mean of five normal values in about 83% of cases."""
     inside = []
     for values in rng.normal(size=(600, count)):
         means = values[rng.integers(count, size=(RESAMPLES, count))].mean(1)
         found = resampled_interval(float(values.mean()), means, count)
         inside.append(found.low <= 0 <= found.high)
-    assert np.mean(inside) == pytest.approx(0.945, abs=0.025)
+    assert np.mean(inside) == pytest.approx(coverage, abs=0.025)
+
+
+def test_many_small_groups_have_the_interval_of_their_pooled_variance():
+    """Groups of ten together have many degrees of freedom, so t is close to 2."""
+    groups = np.repeat(np.arange(6), 10)
+    values = rng.normal(groups, 1.0)
+    variance = np.mean([values[groups == group].var(ddof=1) for group in range(6)])
+    half = stats.t.ppf(0.975, 54) * np.sqrt(variance / 60)
+    found = correlation_interval(groups, values, lambda _, some: (some.mean(),), groups)
+    assert found.value == pytest.approx(values.mean())
+    assert (found.high - found.low) / 2 == pytest.approx(half, rel=0.06)
 
 
 def test_what_cannot_vary_has_no_interval():
@@ -81,6 +92,8 @@ def test_correlations_are_resampled_within_groups():
         ((1040.2, 1010.3, 1070.1), "1,040 [1,010, 1,070]"),
         ((2.443e-05, -0.0001261, 0.0002077), "0.00002 [-0.00013, 0.00021]"),
         ((8.0, 7.99, 8.01), "8.000 [7.990, 8.010]"),
+        ((-0.0161, -0.47, -0.00037), "-0.02 [-0.47, -0.0004]"),  # not -0.00
+        ((0.1, 0.0, 0.2), "0.10 [0.00, 0.20]"),
         ((1.0, 1.0, 1.0), "1 [1, 1]"),
     ],
 )

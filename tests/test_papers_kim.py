@@ -18,6 +18,7 @@ from unweave.papers.kim2018.methods import (
     MISMATCH,
     OURS,
     TRUE_TC,
+    likelihood_claim,
 )
 from unweave.papers.kim2018.shapes2d import STUDY
 from unweave.presets import preset
@@ -119,8 +120,8 @@ def test_claims_about_missing_networks_are_not_measured_yet():
         "19 of 20 networks are trained.",
         "19 of 100 networks are trained.",
     )
-    assert higher.got.startswith("so far -0.0")
-    assert equal.got.startswith("so far γ = 40: -0.0")
+    assert higher.got.startswith("so far: -0.0")
+    assert equal.got.startswith("so far: γ = 40: -0.0")
     *_, higher, equal = shapes2d_figures.headline_claims(results(networks_of("beta-vae", 4)))
     assert higher.got == equal.got == "–"
 
@@ -135,7 +136,7 @@ def test_larger_gammas_are_judged_by_rank_once_all_are_trained(accuracy, expecte
     assert verdict(claims, "accuracy") == expected
     few = shapes2d_figures.critic_claims(results(*settings[:5]))
     assert [claim.verdict for claim in few] == ["not measured yet"] * 4
-    assert few[0].got.startswith("so far estimate 1.0")
+    assert few[0].got.startswith("so far: estimate 1.0")
 
 
 def test_the_critic_underestimates_only_if_it_does_in_every_network():
@@ -162,6 +163,39 @@ def test_the_total_correlation_falls_by_the_mean(changes, verdict):
     made = [replace(n, curves=curve) for n, curve in zip(networks, curves, strict=True)]
     _, falls, *_ = shapes2d_figures.critic_claims(results(made))
     assert falls.verdict == verdict
+
+
+@pytest.mark.parametrize(
+    ("value", "error", "expected"),
+    [(-46.0, 0.5, "pass"), (-46.0, 5.0, "undecided"), (-43.3, 0.1, "undecided")],
+)
+def test_a_wide_error_does_not_make_a_likelihood_agree(value, error, expected):
+    facts = {"log_likelihood": value, "log_likelihood_error": error}
+    made = [replace(n, facts=n.facts | facts) for n in networks_of("beta-vae", 4)]
+    texts = shapes2d_figures.texts_of("fig19")
+    claim = likelihood_claim(texts, results(made), ("beta-vae", 4.0), -46.1)
+    assert claim.verdict == expected
+
+
+@pytest.mark.parametrize(("outlier", "expected"), [(0.0, "pass"), (6.0, "undecided")])
+def test_a_wide_interval_does_not_make_a_correlation_agree(outlier, expected):
+    """Both samples have the paper's correlation of 0.404; one owes most of it to one network."""
+    rng = np.random.default_rng(0)
+    x, rest = rng.normal(size=(2, len(STUDY.runs)))
+    x[0], rest[0] = x[0] + outlier, rest[0] + outlier
+    x, rest = x - x.mean(), rest - rest.mean()
+    rest -= x * (x @ rest) / (x @ x) * (outlier == 0)
+    weights = np.linspace(0, 1, 10_001)[:, None]
+    mixed = weights * x + (1 - weights) * rest
+    found = mixed @ x / np.linalg.norm(x) / np.linalg.norm(mixed, axis=1)
+    y = mixed[np.abs(found - 0.404).argmin()]
+    made = [
+        Network(run, {"step": [300_000], OURS: [one], HIGGINS: [two]}, {}, {})
+        for run, one, two in zip(STUDY.runs, x, y, strict=True)
+    ]
+    claim = shapes2d_figures.correlation_claims(results(made))[0]
+    assert claim.got.startswith("0.40")
+    assert claim.verdict == expected
 
 
 def factors_of(kind, weight, **shares):
@@ -220,5 +254,5 @@ def test_stored_codes_give_the_stored_score():
     network = next(each for each in networks if shapes2d.CODES in each.facts)
     codes, factors = shapes2d_figures.codes_of(network)
     score = factor_vae_score(codes, factors, kl=network.facts["kl"])
-    assert float(score) == pytest.approx(network.last(OURS), abs=0.03)
+    assert float(score) == pytest.approx(network.value(OURS), abs=0.03)
     assert (shapes2d_figures.codes_of(network, without="shape")[1] == factors[:, 1:]).all()

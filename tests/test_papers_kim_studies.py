@@ -102,10 +102,10 @@ def test_gans_on_mnist_from_training_to_the_page(tmp_path, monkeypatch):
     assert all(len(group.networks) == 1 for group in groups.values())
 
 
-@pytest.mark.parametrize("figure", FIGURES[1:], ids=lambda figure: figure.figure)
+@pytest.mark.parametrize("figure", [
+    each for each in FIGURES[1:] if each.figure not in ("fig16", "fig18", "initial-weights")
+], ids=lambda figure: figure.figure)  # fmt: skip
 def test_without_networks_no_claim_is_measured(figure, tmp_path):
-    if figure.figure in ("fig16", "fig18", "initial-weights"):
-        return
     at = workspace(tmp_path / "runs")
     at.start_figure(tmp_path / "pages")
     with figure_style():

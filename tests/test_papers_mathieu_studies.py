@@ -40,7 +40,7 @@ def loss_and_score(setting):
     """Return values as in the paper: heavier tails and anisotropic priors score higher."""
     prior, value = setting
     if prior == STUDENT:
-        return 20 + 5 / value, {3.0: 0.72, 100.0: 0.60}.get(value, 0.80 - 0.03 * np.log2(value / 5))
+        return 20 - 5 / value, {3.0: 0.72, 100.0: 0.60}.get(value, 0.80 - 0.03 * np.log2(value / 5))
     better = {"isotropic": 0.0, "pca": 0.1, "learned": 0.2}[prior]
     return 15 + 5 * value, 0.6 + better - 0.01 * value
 
@@ -88,7 +88,7 @@ def all_betas(prior, of):
         # A better score at every beta is none at equal reconstruction if beta costs less there.
         (all_betas("pca", lambda b: (15 + 5 * (b - 1), 0.6 - 0.01 * (b - 1))), {1: "undecided"}),
         ({(STUDENT, 100.0): (20, 0.9)}, {4: "fail", 7: "fail"}),
-        ({(STUDENT, 5.0): (25, 0.8)}, {5: "undecided"}),  # the bound is ours
+        ({(STUDENT, 5.0): (25, 0.8)}, {5: "undecided"}),  # “minor” has no bound
         ({(STUDENT, 3.0): (22, 0.9)}, {6: "undecided"}),  # 3 may not be very low
         ({(STUDENT, 3.0): (22, 0.5)}, {7: "fail"}),
         ({(STUDENT, 3.0): (22, 0.6)}, {7: "undecided"}),
@@ -113,7 +113,7 @@ def test_claims_of_figure_2_wait_for_their_networks():
     first = set(shapes2d.STUDY.runs[:60])
     claims = shapes2d.claims_of(figure_2(keep=first.__contains__))
     assert verdicts(claims) == dict.fromkeys(range(8), "not measured yet")
-    assert [claim.got.partition("as in the")[0] for claim in claims] == ["so far "] * 4 + ["–"] * 4
+    assert [claim.got.partition("as in the")[0] for claim in claims] == ["so far: "] * 4 + ["–"] * 4
     some = set(shapes2d.STUDY.runs[:59])
     claims = shapes2d.claims_of(figure_2(keep=some.__contains__))
     assert [claims[number].note for number in (2, 3)] == ["39 of 120 networks are trained."] * 2
@@ -256,15 +256,15 @@ def test_figure_2_from_training_to_the_page(tmp_path, monkeypatch):
         prior, _ = shapes2d.setting_of(network.run)
         scales = np.array(network.facts["prior_scales"])
         assert len(network.facts["kl"]) == 10
-        assert network.last("terms/distortion") > 0
-        assert network.last("metrics/total_correlation") > -1
+        assert network.value("terms/distortion") > 0
+        assert network.value("metrics/total_correlation") > -1
         if prior == STUDENT:
             assert scales == pytest.approx((5 / 3) ** 0.5, rel=1e-5)
             continue
         assert np.square(scales).mean() == pytest.approx(1, rel=1e-5)
         assert (scales.std() > 0.1) == (prior != "isotropic")
         # A Gaussian prior maps codes linearly, and the metric does not notice.
-        assert network.facts[MAPPED][RELEASED] == network.last(f"metrics/{RELEASED}")
+        assert network.facts[MAPPED][RELEASED] == network.value(f"metrics/{RELEASED}")
         sheet = decode_png(network.facts[PICTURES]["traversals"])
         assert sheet.shape[0] == sheet.shape[1]  # 8 columns, 2 + 6 rows
 
@@ -288,8 +288,8 @@ def test_figure_4_from_training_to_the_page(tmp_path, monkeypatch):
     assert "**4 of 4 networks**" in page
     networks = read_networks(study.path(out)).values()
     for network in networks:
-        assert 0 <= network.last(sparsity.NORMALISED) <= 1
-        assert np.isfinite([network.last(name) for name in sparsity._PANELS]).all()
+        assert 0 <= network.value(sparsity.NORMALISED) <= 1
+        assert np.isfinite([network.value(name) for name in sparsity._PANELS]).all()
     shown = [network.facts[PICTURES] for network in networks if PICTURES in network.facts]
     assert len(shown) == 2  # one of each gamma
     assert np.shape(shown[0]["magnitudes"]) == (10, 50)

@@ -116,6 +116,16 @@ def test_the_page_says_when_and_where_networks_were_trained(tmp_path):
         assert f" by unweave {version()}. Seeds: 4." in page
 
 
+def test_a_page_counts_the_networks_that_its_figure_uses(tmp_path):
+    def make(workspace, results):
+        return Result({}, {}, (), "", "0", networks=(1, 1), used=(results.networks[0].key,))
+
+    made = Reproduction("paper", "fig1", "Figure 1", "a second", make, study=small_study(2))
+    for count in ("1 network trained in ", "1 stored network, trained in "):
+        reproduce([made], at(tmp_path), tmp_path / "out")
+        assert f"`: {count}" in (tmp_path / "out/paper.md").read_text()
+
+
 SLOW = {("kim2018", "fig16")}  # computes scores
 DRAWN = [
     pytest.param(

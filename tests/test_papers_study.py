@@ -99,8 +99,8 @@ def test_results_contain_settings_curves_facts_and_costs(whole):
     for network in networks:
         steps, rates = network.curve("terms/rate")
         assert steps.tolist() == [5, 10, 12]
-        assert network.last("terms/rate") == rates[-1] >= 0
-        assert np.isnan(network.last("terms/of-another-objective"))
+        assert network.value("terms/rate") == rates[-1] >= 0
+        assert np.isnan(network.value("terms/of-another-objective"))
         assert network.cost["lanes"] >= 1
         assert network.cost["seconds"] > 0
         assert (PICTURES in network.facts) == (network.run.seed == 0)
@@ -262,7 +262,7 @@ def test_groups_wait_until_all_their_networks_are_trained(whole):
     }  # fmt: skip
     rates = some["beta-vae"].values("terms/rate")
     assert some["beta-vae"].mean("terms/rate").value == pytest.approx(rates.mean())
-    ranked = [network.last("terms/rate") for network in some["beta-vae"].ranked("terms/rate")]
+    ranked = [network.value("terms/rate") for network in some["beta-vae"].ranked("terms/rate")]
     assert ranked == sorted(rates, reverse=True)
     assert [n.run.seed for n in some["beta-vae"].keep("terms/rate")] == [0, 0]  # with pictures
     assert some["vae"].keep("terms/rate") == list(some["vae"].networks)

@@ -25,7 +25,7 @@ from unweave.report import (
     write_report,
 )
 from unweave.report.text import number
-from unweave.training import configuration
+from unweave.training import run_text
 from unweave.training.overrides import runs_from, train_arguments
 
 pytestmark = [
@@ -268,7 +268,7 @@ def test_the_page_shows_the_command_and_marks_changed_fields(lattice):
         assert " ".join(line.split()) in page.words
     changed = {
         f.name
-        for part in configuration.parts(lattice.run, lattice.dataset)
+        for part in run_text.parts(lattice.run, lattice.dataset)
         for f in part.fields
         if f.changed
     }

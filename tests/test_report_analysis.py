@@ -233,15 +233,24 @@ def test_measurements_during_training_have_a_panel_each(lattice):
     lattice.measures = [
         {"step": 5, "terms": {"rate": 1.0}, "metrics": {"mig/chen2018": 0.2}},
         {"step": 10, "terms": {"rate": 2.0}, "metrics": {"mig/chen2018": None}},
-        {"step": 15, "terms": {"rate": 3.0}, "metrics": {"total_correlation": 0.5}},
+        {
+            "step": 15,
+            "terms": {"rate": 3.0, "total_correlation": 0.4},
+            "metrics": {"total_correlation": 0.5, "information/0": 0.5},
+        },
     ]
     try:
         panels = figures.measured_curves(analysed(lattice))
         with_measures = rendered(lattice).words
     finally:
         lattice.measures = []
-    assert [panel.title for panel in panels] == ["rate", "mig/chen2018", "total correlation"]
-    assert ["nats" in panel.remark for panel in panels] == [True, False, True]
+    assert [(panel.title, "nats" in panel.remark) for panel in panels] == [
+        ("measured rate", True),
+        ("measured MIG · chen2018", False),
+        ("measured total correlation, by the objective", True),
+        ("exact total correlation", True),
+        ("exact information · 0", True),
+    ]
     assert "Measured during training" in with_measures
     assert "Measured during training" not in rendered(lattice).words
 
@@ -344,6 +353,10 @@ def test_the_verdict_begins_with_what_limits_the_evidence(lattice):
         "The evidence is limited: these are only 30 observations, and none was held out"
     )
     assert said.headline.endswith("of the variance of data that the model was trained on")
+    many = verdict(dataclasses.replace(found, explained=share))
+    assert many.sentences[0].startswith(
+        "The evidence is limited: no observation was held out, so nothing here shows"
+    )
     held_out = dataclasses.replace(found, explained=found.explained._replace(held_out=True))
     assert not any("limited" in text for text in verdict(held_out).sentences)
 

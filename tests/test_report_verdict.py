@@ -8,9 +8,11 @@ import torch
 
 import unweave as uw
 from few_draws import few_draws
+from report_pages import Page
 from unweave.data import Schema, from_array
 from unweave.data.random_split import split_rows
 from unweave.data.scaling import Scaling
+from unweave.explorer.model_data import _factors
 from unweave.metrics.evidence import LEAST_MARGIN, unjudged
 from unweave.metrics.score import NULL_STD
 from unweave.report import analysis, render
@@ -129,6 +131,27 @@ def test_a_model_without_information_has_learned_nothing():
     assert "learned nothing" in found.headline
     assert "objective.beta" in found.sentences[-1]
     assert "All 3 variables carry less than" in " ".join(found.sentences)
+
+
+def test_the_report_on_a_model_without_information_shows_no_evidence():
+    """Mean codes that are almost equal may still follow factors, and score well."""
+    with pytest.warns(UserWarning, match=r"all latent variables of run \w+ are off"):
+        model = fitted(uw.data.Blobs(side=8), 1000.0)
+    protocols = {"mig": "chen2018", "factor_vae_score": "kim2018"}
+    scores = [uw.metrics.Score(name, its, 0.8, null=0.01) for name, its in protocols.items()]
+    page = Page(render(model, rows=200, scores={score.key: score for score in scores}))
+    assert "The model has learned nothing" in page.words
+    reason = "no variable carries information about the data, and mean codes that follow a factor"
+    assert f"No score is evidence of disentanglement: {reason}" in page.words
+    assert f"None of these scores is evidence: {reason}" in page.words
+    assert page.source.count('<tbody class="unjudged">') == len(scores)
+    assert "best" not in page.attributes("class")  # the badges that name a variable for each factor
+    factors = page.words.partition("Codes against factors")[2].partition("Scores")[0]
+    assert factors.strip() == (
+        "No variable carries information about the data, so there is nothing to compare."
+    )
+    found = analysis.analyse(model, 200, scores={})
+    assert {each.at_chance for each in _factors(found)} == {"no variable is active"}
 
 
 def active(found, r2):

@@ -197,7 +197,7 @@ def test_errors_in_python_are_one_line_too(make, message):
             r"^scales\.1: .*more than 0",
         ),
         (lambda: uw.Gaussian(2, variances=(1.0, -1.0)), r"^variances\.1: .*more than 0"),
-        (lambda: uw.Product(uw.Gaussian(2)), r"Product takes names"),
+        (lambda: uw.Product(uw.Gaussian(2)), r"Product takes its blocks by name"),
         (lambda: uw.Run(objective="beta-vae"), r"use BetaVAE\(\.\.\.\)"),
         (lambda: override(Run, ["objective.beta=four"]), r"cyclic, linear or a number"),
     ],
@@ -375,7 +375,7 @@ def test_a_folder_that_holds_another_run_is_refused(tmp_path):
     store.folder(Run(steps=7)).create(Run(steps=7))
     shutil.rmtree(store.folder(Run()).path)
     store.folder(Run(steps=7)).path.rename(store.folder(Run()).path)
-    with pytest.raises(ValueError, match="contains another run"):
+    with pytest.raises(ValueError, match="contains a different run"):
         store.folder(Run()).create(Run())
 
 

@@ -52,7 +52,7 @@ def test_records_of_another_form_are_no_workers(store, unweave, tmp_path):
     for options in ([], ["--json"], ["--html", tmp_path / "a.html"]):
         assert unweave("status", "--store", store.root, *options)[0] == 0
     code, _, err = unweave("status", folders(store)[0].digest, "--store", store.root)
-    assert (code, "no worker of an executor has trained" in err) == (2, True)
+    assert (code, "was not trained by a worker" in err) == (2, True)
 
 
 def folders(store):
@@ -177,7 +177,7 @@ def test_the_log_of_a_run_is_that_of_its_worker(store, unweave):
     assert (code, out) == (0, f"now {one}\\x1b[31m\n")
     code, _, err = unweave("status", two, "--store", store.root)
     assert code == 2
-    assert f"no worker of an executor has trained run {two}" in err
+    assert f"run {two} was not trained by a worker" in err
 
 
 def test_an_empty_store_says_so(tmp_path, unweave):

@@ -1,7 +1,9 @@
 """Tables of the command line: at any width, everything is printed, and numbers stay whole."""
 
+import json
 import re
 from collections import Counter
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -9,9 +11,11 @@ import pytest
 import unweave as uw
 from datasets import SMALL
 from stored_files import stored_scores, write_worker
+from unweave.cli.score_output import scores_table
 from unweave.core import console
 from unweave.core.console import lay_out_table
 from unweave.metrics import Score, Scores
+from unweave.studies.workspace import Claim
 from unweave.training.store import RunFolder, ScoreFacts
 
 WIDTHS = (60, 80)
@@ -71,6 +75,34 @@ def test_every_number_is_printed_at_every_width(command, store, unweave, monkeyp
         assert not wide - printed(width)
 
 
+@pytest.mark.parametrize("width", WIDTHS)
+def test_claims_of_papers_fit_and_stay_together(width, unweave, monkeypatch, tmp_path):
+    """Claims and results are prose with numbers in it, often at its beginning."""
+    files = (Path(__file__).parents[1] / "docs" / "papers").glob("*/*.json")
+    claims = [Claim(**claim) for path in files
+              for claim in json.loads(path.read_text()).get("claims", [])]  # fmt: skip
+    assert len(claims) > 100
+    monkeypatch.setattr("unweave.papers.reproduce", lambda *_: claims)
+    monkeypatch.setattr(console.out, "_width", width)
+    code, out, err = unweave("reproduce", "esmaeili2019", "table2", "--out", tmp_path)
+    assert code == 0, err
+    head, rule, *lines = out.strip("\n").splitlines()[:-2]
+    assert head.split() == ["claim", "verdict", "got"]  # all of them beside each other
+    assert max(map(len, [rule, *lines])) <= width
+    verdict, got = head.index("verdict"), head.index("got")
+    statements, verdicts, results = (
+        "\n".join(line[column].strip() for line in lines)
+        for column in (slice(verdict), slice(verdict, got), slice(got, None))
+    )
+    every = [" ".join(getattr(each, name) for each in claims)
+             for name in ("statement", "verdict", "got")]  # fmt: skip
+    assert "".join(statements.split()) == "".join(every[0].split())
+    assert verdicts.split() == every[1].split()
+    assert results.split() == every[2].split()
+    interval = r"\[[-\d., ]+\]"
+    assert re.findall(interval, results) == re.findall(interval, every[2])
+
+
 def test_tables_fit_and_leave_nothing_out():
     """Random tables: words and numbers stay whole, and every line fits if each of them does."""
     rng = np.random.default_rng(0)
@@ -101,9 +133,13 @@ def test_a_table_that_fits_is_not_wrapped():
 
 def test_reasons_are_notes_below_the_table_and_a_value_is_shown_once():
     """DCI is its disentanglement, which is no row of its own."""
-    parts = {"disentanglement": 0.25, "completeness": 0.5, "informativeness": 0.75}
+    components = {"completeness": 0.5, "informativeness": 0.75}
+    parts = {"disentanglement": 0.25, **components}
     details = {"no evidence": "only 0.010 above shuffled factors, which is too little"}
-    score = Score("dci", "a", 0.25, parts, details=details, interval=(0.25, 0.25), null=0.24)
+    score = Score(
+        "dci", "a", 0.25, parts, details=details, interval=(0.25, 0.25), null=0.24,
+        components=components,
+    )  # fmt: skip
     scores = Scores({score.key: score})
     assert scores.columns() == ["metric", "value", "interval", "null"]
     assert [row[:2] for row in scores.rows()] == [
@@ -113,3 +149,16 @@ def test_reasons_are_notes_below_the_table_and_a_value_is_shown_once():
     for text in (repr(scores), scores._repr_html_()):
         assert "no evidence: only 0.010 above shuffled factors, which is too little (dci/a)" in text
         assert "the value is the same in every resample" in text
+
+
+def test_one_reason_is_one_note_however_many_runs_and_scores_it_applies_to():
+    def scores(names, reason):
+        return Scores({name: Score(name, "", 1.0, details={"no evidence": reason})
+                       for name in names})  # fmt: skip
+
+    one, few = "only one factor can be scored", "24 rows are too few"
+    by_run = {"a": scores("pqrstu", one), "b": scores("pqrstu", one), "c": scores("qp", few)}
+    assert scores_table(by_run).notes == [
+        f"no evidence: {one} (6 scores in 2 of 3 runs)",
+        f"no evidence: {few} (q, p in 1 of 3 runs)",
+    ]

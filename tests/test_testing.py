@@ -9,11 +9,11 @@ import torch
 from torch import nn
 
 import unweave as uw
-from datasets import CRITIC, LIKELIHOODS
+from datasets import CRITIC, LATENTS, LIKELIHOODS
 from unweave.core.schedules import Weight
 from unweave.core.spec import members
 from unweave.data import Blobs, Data, Paired, Published, Selected, Subset
-from unweave.latents import Gaussian
+from unweave.latents import DiagonalGaussian, Gaussian
 from unweave.latents.densities import LaplaceDensity
 from unweave.likelihoods import BaseLikelihood
 from unweave.networks import BaseNetwork
@@ -35,22 +35,16 @@ from unweave.testing import (
         (uw.FactorVAE(gamma=5.0, critic=CRITIC), uw.FactorVAE(gamma=0.0, critic=CRITIC)),
         (uw.BetaTCVAE(beta=4.0), uw.BetaTCVAE(beta=1.0)),
         (uw.BetaVAE(beta=uw.Linear(0.0, 2.0, steps=5)), None),
+        (uw.DIPVAE(off_diagonal=2.0, diagonal=3.0), None),
+        (uw.IWAE(particles=3), None),
+        (uw.InfoGAN(noise_size=2), None),
     ],
 )
 def test_shipped_objectives_pass(objective, neutral):
     check_objective(objective, neutral=neutral)
 
 
-@pytest.mark.parametrize(
-    "block",
-    [
-        uw.Gaussian(3, learn="variances"),
-        uw.StudentT(2, df=3),
-        uw.Categorical(3),
-        uw.Product(style=uw.Laplace(2), flags=uw.Bernoulli(2)),
-    ],
-    ids=lambda block: block.kind,
-)
+@pytest.mark.parametrize("block", LATENTS, ids=lambda block: block.kind)
 def test_shipped_blocks_pass(block):
     check_latent(block)
 
@@ -123,6 +117,21 @@ class Summed(VAEObjective):
 
 
 @uw.spec
+class Misreported(VAEObjective):
+    """It reports a sum over the batch, no rate, or a tenth of it."""
+
+    mistake: str
+
+    def loss(self, forward, batch, noise):
+        terms = elbo_terms(forward)
+        if self.mistake == "no rate":
+            return {"loss": Term(1.0, forward.distortion + forward.rate)}
+        if self.mistake == "a tenth":
+            return terms | {"rate": Term(10.0, forward.rate / 10)}
+        return terms | {"more": Term(0.1, forward.z.square().sum())}
+
+
+@uw.spec
 class Silent(VAEObjective):
     """It refuses every latent space, without a reason."""
 
@@ -139,8 +148,11 @@ class Silent(VAEObjective):
         (Detached(), "finite differences"),
         (Summed(), "term more: expected one value"),
         (Silent(), "must be None or a reason"),
+        (Misreported("sum"), "term more: expected a mean over the batch, got a sum"),
+        (Misreported("no rate"), "the terms of the model must include distortion"),
+        (Misreported("a tenth"), "term rate: expected its mean over the batch"),
     ],
-    ids=lambda part: type(part).__name__,
+    ids=lambda part: getattr(part, "mistake", type(part).__name__),
 )
 def test_mistakes_of_an_objective_are_caught(objective, law):
     with pytest.raises(AssertionError, match=law):
@@ -204,8 +216,60 @@ def test_a_prior_that_contradicts_itself_is_caught(scale):
         check_latent(WrongPrior(2, scale=scale))
 
 
+class WrongPosterior(DiagonalGaussian):
+    """Its variables have twice their log-densities."""
+
+    def log_prob(self, z):
+        return super().log_marginals(z).sum(-1)
+
+    def log_marginals(self, z):
+        return 2 * super().log_marginals(z)
+
+
+class WrongMarginals(Gaussian):
+    def posterior(self, raw):
+        q = super().posterior(raw)
+        return WrongPosterior(q.loc, q.log_scale)
+
+
+class WrongRates(Gaussian):
+    """The rate is right, but that of each variable is three times too large."""
+
+    def rate(self, q, p, z):
+        return super().rates(q, p, z).sum(-1)
+
+    def rates(self, q, p, z):
+        return 3 * super().rates(q, p, z)
+
+
+class NoCodes(Gaussian):
+    def codes(self, q):
+        return 0 * q.mean
+
+
+class ReversedCodes(Gaussian):
+    def codes(self, q):
+        return q.mean.flip(-1)
+
+
 @pytest.mark.parametrize(
-    ("block", "law"), [(WrongRate(2), "rate: differs"), (WrongNames(2), "one distinct name")]
+    ("block", "law"),
+    [
+        (WrongRate(2), "rate: differs"),
+        (WrongNames(2), "one distinct name"),
+        (
+            WrongMarginals(2),
+            "sum of `log_marginals` differs from `log_prob`|rates of the variables",
+        ),
+        (
+            WrongMarginals(1),
+            "sum of `log_marginals` differs from `log_prob`|rates of the variables",
+        ),
+        (WrongRates(2), "rates of the variables: differs"),
+        (NoCodes(2), "code of 0: the same for all outputs"),
+        (ReversedCodes(2), "code of 1: output 0 of the encoder changes it"),
+    ],
+    ids=lambda part: f"{type(part).__name__}-{part.size}" if isinstance(part, Gaussian) else "",
 )
 def test_mistakes_of_a_block_are_caught(block, law):
     with pytest.raises(AssertionError, match=law):
@@ -236,6 +300,34 @@ class Idle(BaseNetwork):
 def test_mistakes_of_a_network_are_caught(network, law):
     with pytest.raises(AssertionError, match=law):
         check_network(network, shape=(1, 6, 6))
+
+
+def test_a_network_part_without_parameters_passes():
+    check_network(uw.Modules(nn.Identity(), nn.Linear(3, 6)), (6,), latent=Gaussian(3))
+
+
+def test_checks_leave_the_random_numbers_of_the_caller_alone():
+    before = torch.get_rng_state()
+    check_network(uw.MLP((4,)), (5,))
+    check_objective(uw.VAE())
+    assert torch.equal(torch.get_rng_state(), before)
+
+
+@pytest.mark.parametrize("codes", [1, 2, 3, 6])
+def test_a_metric_is_tested_with_as_many_codes_as_asked(codes):
+    seen = set()
+
+    def metric(codes, factors):
+        seen.add(np.shape(codes)[1])
+        return uw.metrics.mig(codes, factors)
+
+    check_metric(metric, codes=codes)
+    assert seen == {codes}
+
+
+def test_a_metric_cannot_be_tested_without_codes():
+    with pytest.raises(ValueError, match="codes: expected at least 1, got 0"):
+        check_metric(uw.metrics.mig, codes=0)
 
 
 COUNTER = itertools.count()
@@ -278,7 +370,7 @@ def test_a_dataset_that_changes_is_caught(monkeypatch):
     monkeypatch.setattr(
         type(dataset), "images", lambda self, index: images(self, index) * (0.5 ** next(calls))
     )
-    with pytest.raises(AssertionError, match="the same index gives other values"):
+    with pytest.raises(AssertionError, match="the same index gives different values"):
         check_dataset(Blobs())
 
 
@@ -292,11 +384,16 @@ class Hat:
     def log_prob(self, x):
         away = (x - self.mean).abs().clamp(max=1 - 1e-9)
         log = torch.log1p(-away) + (1.0 if self.mistake == "constant" else 0.0)
+        if self.mistake == "average":
+            return log.flatten(1).mean(1)
         return log if self.mistake == "shape" else log.flatten(1).sum(1)
 
     def sample(self, noise):
         names = ("one", "one") if self.mistake == "noise" else ("one", "two")
-        one, two = (noise.uniform(self.mean.shape, name, self.mean.dtype) for name in names)
+        shape = self.mean.shape
+        if self.mistake == "shared":
+            shape = (len(self.mean), *[1] * (self.mean.dim() - 1))
+        one, two = (noise.uniform(shape, name, self.mean.dtype) for name in names)
         shift = 0.2 if self.mistake == "mean" else 0.0
         return self.mean + one + two - 1 + shift
 
@@ -318,6 +415,8 @@ class Triangular(BaseLikelihood):
         ("shape", r"log_prob\(x\): expected shape \(5,\), got \(5, 2, 3, 3\)"),
         ("noise", "samples and density differ"),
         ("mean", "mean of samples: differs"),
+        ("average", r"of 8 values: samples are not from the density.* got 0.8"),
+        ("shared", "of 8 values: samples are not from the density.* got 1.3"),
     ],
 )
 def test_mistakes_of_a_likelihood_are_caught(mistake, law):

@@ -11,15 +11,15 @@ Where each is tested:
   cross-entropy on grey values is no likelihood             here: grey; test_likelihoods
   log-variances without bounds                              test_latents_laws (extreme outputs)
   a rate at another sample than the decoded one             here: same sample, table
-  the critic's loss reaches the encoder                     here: leak; test_objectives (gradient)
+  the critic's loss reaches the encoder                     here: leak; test_critics (gradient)
   wrong N or B in the estimators                            here: sizes; test_aggregate
   means of means over batches of unequal size               here: table
   metrics: dead codes, missing classes, leakage             test_metrics_laws
   one batch for both of the critic's sides, or its halves   here: second batch; test_lanes
-  permutation within a sample                               here: permutation; test_objectives
+  permutation within a sample                               here: permutation; test_critics
   the model's optimiser moves the critic                    here: owner; test_lanes (player)
-  labels and sign of the density ratio                      here: sign; test_objectives (log ratio)
-  a critic of five hidden layers                            test_objectives (the papers' critic)
+  labels and sign of the density ratio                      here: sign; test_critics (log ratio)
+  a critic of five hidden layers                            test_critics (the paper's critic)
   densities of relaxed samples against masses               here: masses; test_latents_blocks
   the columns of a one-hot vector as variables              here: one variable
   joint, groups and variables mixed up                      here: three levels

@@ -29,7 +29,7 @@ from datasets import (
 )
 from stopping import Late
 from unweave.core.noise import Noise
-from unweave.core.rows import mean_of_processes
+from unweave.core.row_division import mean_of_processes
 from unweave.networks.layers import BatchNorm
 from unweave.objectives import reduce_terms
 from unweave.training import Lanes, notes, train

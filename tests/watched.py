@@ -12,9 +12,9 @@ from pathlib import Path
 
 from unweave.cli import main as cli
 
-SECONDS, MEGABYTES = 60, 1500  # of one input at most, on a busy machine
+SECONDS = 60  # of one input at most, on a busy machine
 HANGS = 600  # seconds after which a library will not return to Python any more
-ADDRESS_SPACE = 2**32  # bytes that one input may map, so that a bomb cannot take the machine down
+ADDRESS_SPACE = 2**31  # bytes that one input may map, so that a bomb cannot take the machine down
 STARTS = ("os.system", "os.exec", "os.posix_spawn", "os.startfile", "subprocess.Popen",
           "webbrowser.open", "pickle.find_class", "socket.connect")  # fmt: skip
 CHANGES = ("open", "os.remove", "os.rename", "os.rmdir", "os.mkdir", "os.link", "os.symlink",
@@ -49,23 +49,33 @@ sys.addaudithook(_audit)
 
 
 @contextlib.contextmanager
+def limited_memory(size):
+    """Let the body map only so many bytes more than are mapped now."""
+    limits = resource.getrlimit(resource.RLIMIT_AS)
+    mapped = int(Path("/proc/self/statm").read_text().split()[0]) * resource.getpagesize()
+    resource.setrlimit(resource.RLIMIT_AS, (mapped + size, limits[1]))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_AS, limits)
+
+
+@contextlib.contextmanager
 def watched(folder):
     """Run the body; yield a list that then has what it did wrong.
 
-    It may take SECONDS and MEGABYTES, start nothing, connect to nothing but this machine, and
-    change files of the folder only. Where a library hangs and never returns to Python, the process
-    ends with a traceback of all threads.
+    It may take SECONDS and map ADDRESS_SPACE, start nothing, connect to nothing but this machine,
+    and change files of the folder only. Where a library hangs and never returns to Python, the
+    process ends with a traceback of all threads.
     """
-    found, used = [], resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-    limits = resource.getrlimit(resource.RLIMIT_AS)
-    mapped = int(Path("/proc/self/statm").read_text().split()[0]) * resource.getpagesize()
+    found = []
     handler = signal.signal(signal.SIGALRM, _stop)
     faulthandler.dump_traceback_later(SECONDS + HANGS, exit=True, file=sys.__stderr__)
-    resource.setrlimit(resource.RLIMIT_AS, (mapped + ADDRESS_SPACE, limits[1]))
     signal.setitimer(signal.ITIMER_REAL, SECONDS, 1)
     _watching.append((str(folder), found))
     try:
-        yield found
+        with limited_memory(ADDRESS_SPACE):
+            yield found
     except TooLong:
         found.append(f"took more than {SECONDS} s: {traceback.format_exc()[-1500:]}")
     except Exception:
@@ -75,10 +85,6 @@ def watched(folder):
         signal.setitimer(signal.ITIMER_REAL, 0)
         signal.signal(signal.SIGALRM, handler)
         faulthandler.cancel_dump_traceback_later()
-        resource.setrlimit(resource.RLIMIT_AS, limits)
-    grown = (resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - used) / 1024
-    if grown > MEGABYTES:
-        found.append(f"took {grown:.0f} MB")
 
 
 def _stop(number, frame):

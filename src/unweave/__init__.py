@@ -1,4 +1,4 @@
-"""unweave: learn, measure and explore decomposed representations.
+"""unweave: learn, measure and explore disentangled representations.
 
 >>> import unweave as uw
 >>> uw.Product(style=uw.Gaussian(8), place=uw.Gaussian(2)).size

@@ -11,7 +11,7 @@ from __future__ import annotations
 import math
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
-from typing import Annotated, Any, ClassVar, Literal, Protocol
+from typing import Annotated, ClassVar, Literal, Protocol
 
 import torch
 import torch.nn.functional as F
@@ -28,6 +28,9 @@ _MIN_SCALE = 1e-3  # of a learned scale, relative to its initial value
 _SOFTPLUS_ONE = math.log(math.e - 1)  # where softplus is 1
 _MOST_LOG_MEAN = 20.0  # of counts; exp(20) is 485 million
 _NEAR_ZERO = 0.25  # below it sinh(h) / h and coth(h) - 1 / h lose digits; the series keep 12
+
+
+Learned = Literal["nothing", "shared", "each"]
 
 
 class Observation(Protocol):
@@ -290,7 +293,7 @@ class BaseLikelihood(ABC):
 class _LearnedScale(BaseLikelihood):
     """A likelihood whose scale or dispersion may be learned."""
 
-    learn: Any
+    learn: Learned
 
     def raw_shape(self, shape: tuple[int, ...]) -> tuple[int, ...]:
         """Return the shape of the decoder's output: means, and scales if `learn="each"`."""
@@ -352,7 +355,7 @@ class Gaussian(_LearnedScale):
 
     scale: PositiveFloat = 1.0
     """Standard deviation of the values; its initial value if it is learned."""
-    learn: Literal["nothing", "shared", "each"] = "nothing"
+    learn: Learned = "nothing"
     """What to learn of the scale: nothing, one shared number, or one for each value."""
     kind: Literal["gaussian"] = tag("gaussian")
 
@@ -405,7 +408,7 @@ class NegativeBinomial(_LearnedScale):
 
     dispersion: PositiveFloat = 1.0
     """Dispersion d: the variance of a count with mean m is m + d m^2."""
-    learn: Literal["nothing", "shared", "each"] = "shared"
+    learn: Learned = "shared"
     """What to learn of the dispersion: nothing, one shared number, or one for each value."""
     kind: Literal["negative-binomial"] = tag("negative-binomial")
     counts: ClassVar[bool] = True

@@ -1,4 +1,4 @@
-"""The MMD of single columns, in memory that grows as the number of points and not of pairs."""
+"""The MMD of single columns, in memory that grows with the number of points, not of pairs."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -124,5 +124,5 @@ class _PairSums(Function):
     @staticmethod
     def vmap(info: Any, in_dims: tuple[Any, ...], *args: Any) -> Any:
         points, *rest = vmap_rules.lanes_first(info, in_dims, args)
-        found = _PairSums.apply(points.flatten(0, 1), *rest)  # type: ignore[no-untyped-call]
-        return tuple(each.unflatten(0, (info.batch_size, -1)) for each in found), (0, 0)
+        sums = _PairSums.apply(points.flatten(0, 1), *rest)  # type: ignore[no-untyped-call]
+        return tuple(each.unflatten(0, (info.batch_size, -1)) for each in sums), (0, 0)

@@ -16,7 +16,7 @@ _SIMULATIONS = 200
 
 
 class StepTime(NamedTuple):
-    """Seconds of a training step of runs side by side: a part for the step, and one for each run.
+    """Seconds of a training step of runs side by side: a fixed part, and a part for each run.
 
     >>> StepTime.fit(1, 0.0003, 64, 0.0052).seconds(16)  # doctest: +ELLIPSIS
     0.00146...
@@ -27,7 +27,7 @@ class StepTime(NamedTuple):
 
     @classmethod
     def fit(cls, few: int, fast: float, many: int, slow: float) -> StepTime:
-        """Fit two measurements: steps of few runs and of many, which may not be faster."""
+        """Fit two measured steps, of few runs and of many; the latter counts as no faster."""
         each = max(0.0, slow - fast) / (many - few) if many > few else fast / few
         if each * few > fast:  # many are slower than one after the other
             return cls(0.0, slow / many)
@@ -39,7 +39,7 @@ class StepTime(NamedTuple):
 
 
 class Spent(NamedTuple):
-    """Expected seconds of workers: training, and the rest."""
+    """Expected worker-seconds: training, and what they are spent on otherwise."""
 
     training: float
     starting: float
@@ -48,13 +48,13 @@ class Spent(NamedTuple):
 
     @property
     def total(self) -> float:
-        """All of them."""
+        """All worker-seconds."""
         return sum(self)
 
 
 @dataclass(frozen=True)
 class Conditions:
-    """Under which conditions workers work, in seconds.
+    """The conditions under which workers train, in seconds.
 
     Preemptions come at random, at a constant rate. Each costs the work since the last checkpoint
     and another start.
@@ -68,13 +68,13 @@ class Conditions:
     saving: float = 1.0
     """Writing a checkpoint of a task."""
     preemptions: float = 0.0
-    """Preemptions in an hour of a worker."""
+    """Preemptions per worker-hour."""
     waiting: float = 0.0
     """From a preemption until there is another worker."""
 
     @property
     def rate(self) -> float:
-        """Preemptions in a second of a worker."""
+        """Preemptions per worker-second."""
         return self.preemptions / _HOUR
 
     @property
@@ -83,11 +83,11 @@ class Conditions:
         return math.sqrt(2 * self.saving / self.rate) if self.rate else math.inf
 
     def undisturbed(self, training: float) -> float:
-        """Return the seconds of a task with this much training if nothing preempts it."""
+        """Return the seconds that a task with this much training takes if nothing preempts it."""
         return self.starting + training + self._checkpoints(training) * self.saving
 
     def spent(self, training: float) -> Spent:
-        """Return the expected seconds of workers for a task with this much training.
+        """Return the expected worker-seconds of a task with this much training.
 
         A task needs n stretches of training, of length tau but for the last, and saves after each
         (c). A stretch without preemption (rate r) needs (e^(r (tau + c)) - 1) / r on average, and
@@ -107,14 +107,13 @@ class Conditions:
     def least(self, tasks: Sequence[float]) -> float:
         """Return a lower bound of the expected seconds until all tasks are done.
 
-        The end is not before all workers together had time for the work, nor before the longest
-        task is done.
+        They are at least the work divided by the number of workers, and at least the longest task.
         """
         each = [self.spent(training).total for training in tasks]
         return max(math.fsum(each) / self.workers, max(each))
 
     def simulate(self, tasks: Sequence[float], seed: int) -> tuple[float, float]:
-        """Simulate a study; return the seconds until it ended, and the seconds of workers.
+        """Simulate a study; return the seconds until its end, and the worker-seconds.
 
         The longest task begins first. A preempted task is the next to begin, on any worker.
         """
@@ -149,7 +148,7 @@ class Conditions:
 
 
 class StudyCost(NamedTuple):
-    """What a study is expected to take, in seconds."""
+    """The expected time and cost of a study, in seconds."""
 
     tasks: int
     spent: Spent  # by all workers together

@@ -54,7 +54,7 @@ def range_text(hint: Any) -> str:
 
     >>> from pydantic import PositiveInt
     >>> range_text(PositiveInt), range_text(Literal["relu", "tanh"]), range_text(float | None)
-    ('whole number > 0', 'relu or tanh', 'number, or left out')
+    ('whole number > 0', 'relu or tanh', 'number, or not set')
     """
     if kinds := sorted(members(hint)):
         some = ", ".join(kinds[:_MOST_KINDS]) + (", ..." if len(kinds) > _MOST_KINDS else "")
@@ -70,16 +70,18 @@ def range_text(hint: Any) -> str:
         return " or ".join(texts) + _optional(hint)
     if get_origin(hint) is tuple:
         inner, *rest = get_args(hint)
-        return (
-            f"list of {range_text(inner)}" if rest == [...] else f"list of {len(rest) + 1} values"
-        )
+        if rest != [...]:
+            return f"list of {len(rest) + 1} values"
+        if isinstance(inner, type) and dataclasses.is_dataclass(inner):
+            return f"list of {inner.__name__.lower()}s"
+        return f"list of {range_text(inner)}"
     if dataclasses.is_dataclass(hint):
-        return f"the fields of {getattr(hint, '__name__', hint)}"
+        return "see below"
     return _NAMES.get(hint, "see the documentation")
 
 
 def _number_or(hint: Any) -> str:
-    """Return the range of the number that may stand instead of a spec, as in a weight."""
+    """Return the range of the number that may replace a spec, as in a weight."""
     union = get_args(hint)[0] if get_origin(hint) is Annotated else hint
     for form in get_args(union):
         inner, marks = form, []
@@ -92,25 +94,25 @@ def _number_or(hint: Any) -> str:
 
 
 def _optional(hint: Any) -> str:
-    return ", or left out" if type(None) in get_args(hint) else ""
+    return ", or not set" if type(None) in get_args(hint) else ""
 
 
 def _bounds(marks: list[Any]) -> str:
     plain = [each for m in marks for each in (m.metadata if isinstance(m, FieldInfo) else [m])]
-    found = [
+    bounds = [
         text.format(getattr(mark, name))
         for mark in plain
         for name, text in _SIGNS.items()
         if abs(getattr(mark, name, None) or 0) < _FINITE and hasattr(mark, name)
     ]
-    return " and ".join(found)
+    return " and ".join(bounds)
 
 
 def _default(value: object) -> str:
     if value is dataclasses.MISSING:
         return "required"
     if value is None:
-        return "left out"
+        return "not set"
     if is_spec(value):
         return str(getattr(value, "kind", type(value).__name__))
     return str(to_json(value)) if isinstance(value, (tuple, list)) else value_text(value) or '""'
@@ -142,7 +144,7 @@ def listing(path: str = "", width: int = 80) -> str:
 
 
 def choices(union: Any, kind: str) -> dict[str, type]:
-    """Return the member of a union with a kind, or a part of the user's own that fits; by kind.
+    """Return the member of a union with this kind, or a fitting part of the user's own, by kind.
 
     An own part is "module:Class", as in `unweave train`, or the name of its entry point.
     """
@@ -250,12 +252,12 @@ def _written(cls: type) -> dict[str, str]:
         (tree,) = ast.parse(textwrap.dedent(inspect.getsource(cls))).body
     except (OSError, TypeError, SyntaxError, ValueError):  # no source, as for builtins
         return {}
-    found: dict[str, str] = {}
+    meanings: dict[str, str] = {}
     body: list[Any] = getattr(tree, "body", [])
     for field, below in pairwise(body):
         if not isinstance(field, ast.AnnAssign) or not isinstance(field.target, ast.Name):
             continue
         text = getattr(getattr(below, "value", None), "value", None)
         if isinstance(below, ast.Expr) and isinstance(text, str):
-            found[field.target.id] = " ".join(text.split())
-    return found
+            meanings[field.target.id] = " ".join(text.split())
+    return meanings

@@ -102,13 +102,13 @@ def method_page(name: str, width: int = 80) -> str:
 
     A name can stand for two parts: "gaussian" is a latent block and a likelihood.
     """
-    found = [
+    chosen = [
         (path, cls) for path, union in _UNIONS.items() for cls in choices(union, name).values()
     ]
-    if not found:
+    if not chosen:
         known = [kind for union in _UNIONS.values() for kind in members(union)]
         raise ValueError(f"{name!r} is not a method: {nearest(name, known)}")
-    return "\n".join(_one_method(path, name, cls, width) for path, cls in found)
+    return "\n".join(_one_method(path, name, cls, width) for path, cls in chosen)
 
 
 def _one_method(path: str, kind: str, cls: type, width: int) -> str:

@@ -29,7 +29,7 @@ _LEAST = 64  # pixels below which images are enlarged
 _MARGIN = 8
 _LINE = 13  # pixels between lines of text
 _POINTS = 5000
-_SEARCHED = 2**20  # observations among which a traversal is searched
+_SEARCHED = 2**20  # observations that are searched for a traversal
 _FAINT = (120, 120, 120)
 
 
@@ -41,7 +41,7 @@ class Preview(NamedTuple):
 
 
 class FactorTraversal(NamedTuple):
-    """Numbers of observations along a factor, and whether all other factors stay fixed."""
+    """Indices of observations along a factor, and whether all other factors stay fixed."""
 
     name: str
     ends: str  # labels of the first and the last class

@@ -25,7 +25,7 @@ from unweave.cli.options import (
 from unweave.core.console import err, out
 from unweave.core.hints import count_noun
 from unweave.core.notes import print_notes, print_warnings
-from unweave.core.outputs import check_output
+from unweave.core.outputs import DEFAULT_STORE, check_output
 from unweave.core.text import json_text
 
 if TYPE_CHECKING:
@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 
 def compare_command(
     names: RunsArgument,
-    store: StoreOption = Path("runs"),
+    store: StoreOption = DEFAULT_STORE,
     metrics: Annotated[
         str,
         typer.Option(
@@ -57,7 +57,7 @@ def compare_command(
         typer.Option(
             "--pairwise",
             help="Also print the differences of all pairs of groups, with p-values corrected by "
-            "Holm's method; with --csv print only these.",
+            "Holm's method; with --csv print only these, with --json include them.",
         ),
     ] = False,
     device: DeviceOption = "auto",
@@ -111,7 +111,7 @@ def compare_command(
 
         print_notes(err, [f"wrote {write_comparison(comparison, html)}"])
     if form == "json":
-        out.write(json_text(comparison.to_json()))
+        out.write(json_text(comparison.to_json(pairwise=pairwise)))
     elif form == "csv":
         out.write(comparison.pairwise_csv() if pairwise else comparison.to_csv())
     else:

@@ -21,7 +21,7 @@ from unweave.cli.options import (
 from unweave.core.console import err, out
 from unweave.core.files import write_atomically
 from unweave.core.notes import print_notes, print_warnings
-from unweave.core.outputs import check_output, png_bytes
+from unweave.core.outputs import DEFAULT_STORE, check_output, png_bytes
 from unweave.core.progress import ProgressDisplay
 
 if TYPE_CHECKING:
@@ -195,7 +195,7 @@ def features_command(
     classes: Annotated[
         int, typer.Option(min=2, help="Number of classes per latent dimension.")
     ] = 5,
-    store: StoreOption = Path("runs"),
+    store: StoreOption = DEFAULT_STORE,
     device: DeviceOption = "auto",
     file: Annotated[Path, typer.Option("--out", help="File to write.")] = Path("features.npz"),
     overwrite: OverwriteOption = False,
@@ -226,9 +226,7 @@ def features_command(
 
 @data_app.command(name="page")
 def page_command(
-    pictures: Annotated[
-        str | None, typer.Option(help="Folder of pictures to include (by default none).")
-    ] = None,
+    pictures: Annotated[str | None, typer.Option(help="Folder of pictures to include.")] = None,
 ) -> None:
     """Describe all published datasets in Markdown.
 
@@ -293,8 +291,9 @@ def _published(name: str, fields: list[str] | None) -> PublishedSpec:
 
     known = spec.members(Published)
     if name not in known:
-        hint = " It needs no files." if name in spec.members(Data) else ""
-        raise ValueError(f"{name!r} is not a published dataset.{hint} {nearest(name, known)}")
+        if name in spec.members(Data):
+            raise ValueError(f"{name} needs no download: give it as data={name}")
+        raise ValueError(f"{name!r} is not a published dataset. {nearest(name, known)}")
     assignments = [f"data={name}", *(f"data.{field}" for field in _bare(fields))]
     data = override(Run, assignments).data
     assert isinstance(data, PublishedSpec)

@@ -10,7 +10,7 @@ import typer
 from unweave.cli.options import DeviceOption, OverwriteOption, StoreOption
 from unweave.core.console import err, out as printed
 from unweave.core.notes import print_notes, print_warnings
-from unweave.core.outputs import check_output, npz_bytes
+from unweave.core.outputs import DEFAULT_STORE, check_output, npz_bytes
 
 if TYPE_CHECKING:
     from unweave.evaluation.codes import CodeTable
@@ -47,7 +47,7 @@ def encode_command(
         ),
     ] = False,
     overwrite: OverwriteOption = False,
-    store: StoreOption = Path("runs"),
+    store: StoreOption = DEFAULT_STORE,
     device: DeviceOption = "auto",
 ) -> None:
     """Encode observations: write the means of q(z|x), with names of rows and columns.
@@ -89,7 +89,7 @@ def decode_command(
         ),
     ] = None,
     overwrite: OverwriteOption = False,
-    store: StoreOption = Path("runs"),
+    store: StoreOption = DEFAULT_STORE,
     device: DeviceOption = "auto",
 ) -> None:
     """Decode codes to observations in the units of the data.

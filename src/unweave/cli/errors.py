@@ -16,7 +16,7 @@ from unweave.core.memory import is_out_of_memory
 from unweave.core.parallel import CannotFork, WorkerKilled
 from unweave.core.signals import STOPPED
 
-_LONGEST = 4_000  # characters of a message; a value in it may have any number
+_LONGEST = 4_000  # characters of a message, which may quote a value of any length
 _NOT_WRITABLE = (errno.EACCES, errno.EPERM, errno.EROFS, errno.ENOTDIR, errno.ENOENT)
 
 
@@ -50,11 +50,11 @@ def run(command: Any, arguments: list[str]) -> None:
 
 
 def _explanation(error: Exception, command: Any, arguments: list[str]) -> str | None:
-    """Say what went wrong; None for an error that only a fault of the program explains."""
+    """Say what went wrong; None for an error that can only be a bug."""
     no_thread = isinstance(error, RuntimeError) and "can't start new thread" in str(error)
     if no_thread or isinstance(error, CannotFork):
         return (
-            "the system starts no more threads or processes: raise the limits of this shell "
+            "the system refuses to start more threads or processes: raise the limits of this shell "
             "(ulimit -u, -v), or end other programs"
         )
     if isinstance(error, OSError):

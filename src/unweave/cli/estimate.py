@@ -38,7 +38,7 @@ def estimate_command(
     lanes: Annotated[
         int | None,
         typer.Option(
-            min=1, help="Most runs in one task (by default as `unweave train --on` does)."
+            min=1, help="Maximum number of runs per task (by default as in `unweave train --on`)."
         ),
     ] = None,
     seconds: Annotated[
@@ -46,14 +46,14 @@ def estimate_command(
         typer.Option(
             min=1e-3,
             max=1e7,
-            help="Seconds of training for each run, its share of a task (by default measured "
-            "here).",
+            help="Training time per run in seconds, as its share of a task (by default measured "
+            "on this machine).",
         ),
     ] = None,
     device: DeviceOption = "auto",
     precision: PrecisionOption = "fp32",
     price: Annotated[
-        float | None, typer.Option(min=0, max=1e6, help="Price of an hour of one worker.")
+        float | None, typer.Option(min=0, max=1e6, help="Price per worker-hour.")
     ] = None,
     starting: Annotated[
         float,
@@ -66,7 +66,7 @@ def estimate_command(
         float, typer.Option(min=0, max=_DAY, help="Seconds to write a checkpoint of a task.")
     ] = 1.0,
     preemptions: Annotated[
-        float, typer.Option(min=0, max=60, help="Preemptions in an hour of one worker.")
+        float, typer.Option(min=0, max=60, help="Preemptions per worker-hour.")
     ] = 0.0,
     waiting: Annotated[
         float,
@@ -110,31 +110,31 @@ def estimate_command(
             step = StepTime(0.0, seconds / run.steps)
         tasks += [run.steps * step.seconds(size) for size in sizes]
     conditions = Conditions(workers, starting, checkpoint_seconds, saving, preemptions, waiting)
-    found = estimate(tasks, conditions)
-    hours = found.spent.total / 3600
+    estimated = estimate(tasks, conditions)
+    hours = estimated.spent.total / 3600
     money = None if price is None else price * hours
     if as_json:
         content = {
             "runs": len(runs),
-            "tasks": found.tasks,
-            "seconds": dict(zip(("mean", "low", "high"), found.times, strict=True)),
-            "least_seconds": found.least,
-            "worker_seconds": found.spent._asdict(),
+            "tasks": estimated.tasks,
+            "seconds": dict(zip(("mean", "low", "high"), estimated.times, strict=True)),
+            "least_seconds": estimated.least,
+            "worker_seconds": estimated.spent._asdict(),
             "price": money,
         }
         out.print_json(data=content)
         return
-    mean, *ends = map(duration, found.times)
+    mean, *ends = map(duration, estimated.times)
     span = f" (90 % of simulations: {' to '.join(ends)})" if {*ends} != {mean} else ""
-    each = f"{found.spent.training / len(runs):,.3g} s of training for each run"
-    out.print(f"{count_noun(len(runs), 'run')} in {count_noun(found.tasks, 'task')}, {each}")
+    each = f"{estimated.spent.training / len(runs):,.3g} s of training for each run"
+    out.print(f"{count_noun(len(runs), 'run')} in {count_noun(estimated.tasks, 'task')}, {each}")
     out.print(
         f"{count_noun(workers, 'worker')}: {mean}{span}, if a task starts in {starting:g} s "
         "(--starting)",
         soft_wrap=True,
     )
-    parts = ", ".join(f"{_hours(part)} {name}" for name, part in found.spent._asdict().items())
-    out.print(f"{_hours(found.spent.total)} worker-hours: {parts}", soft_wrap=True)
+    parts = ", ".join(f"{_hours(part)} {name}" for name, part in estimated.spent._asdict().items())
+    out.print(f"{_hours(estimated.spent.total)} worker-hours: {parts}", soft_wrap=True)
     if preemptions and saving:
         best = conditions.best_interval
         out.print(f"checkpoints every {best:,.0f} s would lose the least to preemption")

@@ -1,7 +1,6 @@
 """`unweave evaluate`."""
 
 from functools import partial
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal, cast
 
 import typer
@@ -20,6 +19,7 @@ from unweave.cli.options import (
 )
 from unweave.core.console import err, out
 from unweave.core.notes import print_notes, print_warnings
+from unweave.core.outputs import DEFAULT_STORE
 
 if TYPE_CHECKING:
     from unweave.data.splits import AnySplit
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 @with_scoring_options
 def evaluate_command(
     names: RunsArgument,
-    store: StoreOption = Path("runs"),
+    store: StoreOption = DEFAULT_STORE,
     device: DeviceOption = "auto",
     split: SplitOption = None,
     data: DataOption = None,

@@ -11,7 +11,7 @@ import typer
 from unweave.cli.options import DataOption, DeviceOption, OverwriteOption, RunsArgument, StoreOption
 from unweave.core.console import err, out
 from unweave.core.notes import capture_warnings, print_notes, print_warnings
-from unweave.core.outputs import check_output
+from unweave.core.outputs import DEFAULT_STORE, check_output
 
 if TYPE_CHECKING:
     from unweave.evaluation.model import FittedModel
@@ -31,7 +31,9 @@ def share_command(
     thumbnails: Annotated[
         int,
         typer.Option(
-            min=1, help="How many of these to show as images or curves, which take most space."
+            min=1,
+            help="Number of these that are also shown as images or curves; they take most of the "
+            "space.",
         ),
     ] = 2_000,
     embedding: Annotated[
@@ -42,7 +44,7 @@ def share_command(
         ),
     ] = None,
     overwrite: OverwriteOption = False,
-    store: StoreOption = Path("runs"),
+    store: StoreOption = DEFAULT_STORE,
     device: DeviceOption = "auto",
     data: DataOption = None,
 ) -> None:
@@ -93,7 +95,7 @@ def explore_command(
             "store)."
         ),
     ] = None,
-    store: StoreOption = Path("runs"),
+    store: StoreOption = DEFAULT_STORE,
     watch: Annotated[
         bool,
         typer.Option(

@@ -23,7 +23,7 @@ def _open_store(place: str) -> Path:
 
     try:
         return store_root(place)
-    except ValueError as error:  # of which typer would not show the text
+    except ValueError as error:  # typer would not show its text
         raise typer.BadParameter(str(error)) from None
 
 
@@ -42,12 +42,14 @@ FromOption = Annotated[
     str | None,
     typer.Option(
         "--from",
-        help="Start from a preset, a run.json or a TOML file (by default from the defaults).",
+        help="Start from a preset, a run.json or a TOML file instead of the default settings.",
     ),
 ]
 GridOption = Annotated[
     bool,
-    typer.Option("--grid", help="Take every run of the preset (by default only its base run)."),
+    typer.Option(
+        "--grid", help="Take all runs of the preset's grid (by default only its base run)."
+    ),
 ]
 PrecisionOption = Annotated[
     str, typer.Option(help="GPU matmul precision, from slowest to fastest: fp32, tf32 or bf16.")
@@ -66,7 +68,7 @@ FeaturesOption = Annotated[
     Path | None,
     typer.Option(
         help="File of learned classes that --select may refer to, as written by "
-        "`unweave data features` (by default none)."
+        "`unweave data features`."
     ),
 ]
 DataOption = Annotated[
@@ -90,8 +92,8 @@ LanesOption = Annotated[
     int | None,
     typer.Option(
         min=1,
-        help="Largest number of runs in one task (by default 64, or fewer so that every worker "
-        "has work; no limit if this process trains).",
+        help="Maximum number of runs per task (by default 64, or fewer so that every worker has "
+        "work; no limit if this process trains).",
     ),
 ]
 RetryFailedOption = Annotated[
@@ -129,7 +131,7 @@ class ScoringOptions:
     ] = ""
     interval: Annotated[
         float | None,
-        typer.Option(help="Confidence level of an interval, such as 0.95 (by default none)."),
+        typer.Option(help="Confidence level of an interval, such as 0.95."),
     ] = None
     resamples: Annotated[
         int, typer.Option(help="Number of random subsets of the rows for each interval.")
@@ -144,7 +146,7 @@ class ScoringOptions:
     ceiling: Annotated[
         bool,
         typer.Option(
-            "--ceiling", help="Also score the factors themselves as codes, the best possible."
+            "--ceiling", help="Also score the factors themselves as codes: the best score possible."
         ),
     ] = False
     continuous: Annotated[

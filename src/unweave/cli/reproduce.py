@@ -15,6 +15,7 @@ from unweave.cli.options import (
     StoreOption,
 )
 from unweave.core.console import PAPERS, err as errors, out as printed
+from unweave.core.outputs import DEFAULT_STORE
 from unweave.core.parallel import usable_cores
 
 _IN_A_CLONE = Path("docs/papers")
@@ -27,7 +28,7 @@ def reproduce_command(
     figures: Annotated[
         list[str] | None, typer.Argument(help="Its figures (by default all).")
     ] = None,
-    store: StoreOption = Path("runs"),
+    store: StoreOption = DEFAULT_STORE,
     out: Annotated[
         Path | None,
         typer.Option(
@@ -139,6 +140,6 @@ def reproduce_command(
     claims = papers.reproduce(asked, workspace, out)
     if not claims:
         return
-    rows = [[claim.verdict, claim.statement, claim.got] for claim in claims]
-    printed.print_table(["verdict", "claim", "got"], rows)
+    rows = [[claim.statement, claim.verdict, claim.got] for claim in claims]
+    printed.print_table(["claim", "verdict", "got"], rows)
     printed.print(f"page: {out / paper}.md", soft_wrap=True)

@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 
 from unweave.core.console import lay_out_table
 from unweave.core.files import error_text
-from unweave.core.hints import nearest
+from unweave.core.hints import MOST_LISTED, nearest, suggestion
 from unweave.core.text import csv_text, number_text
 from unweave.training.final_terms import ends_collapsed, final_values
 from unweave.training.flat_settings import (
@@ -117,21 +117,56 @@ def _is_known(value: object) -> bool:
 def find_names(runs: Sequence[ListedRun], name: str) -> list[str]:
     """Return the full names that a name stands for.
 
-    These are the name itself, what was measured in training and the term of this name, or the
-    protocols of a metric.
+    These are the name itself, what was measured in training and the term of this name, the
+    protocols of a metric, or the setting whose last part it is.
     """
-    known = dict.fromkeys(key for run in runs for key in run.values)
+    known = _known_names(runs)
+    found = _matches(known, name)
+    if not found:
+        raise ValueError(f"no run has {name!r}: {_choices(runs, known, name)}")
+    if len(found) > 1 and found[0].endswith(f".{name}"):
+        raise ValueError(f"{name!r} is the end of several names: write {' or '.join(found)}")
+    return found
+
+
+def _known_names(runs: Iterable[ListedRun]) -> list[str]:
+    return list(dict.fromkeys(key for run in runs for key in run.values))
+
+
+def _matches(known: Sequence[str], name: str) -> list[str]:
+    """Return the known names that a name stands for; several settings if it is ambiguous.
+
+    >>> _matches(["objective.beta", "terms/rate", "mig/a", "mig/b"], "beta")
+    ['objective.beta']
+    >>> _matches(["latent.learn", "likelihood.learn"], "learn")
+    ['latent.learn', 'likelihood.learn']
+    """
     if name.removesuffix(".kind") in known:
         return [name.removesuffix(".kind")]
     if kinds := [full for kind in ("metrics", "terms") if (full := f"{kind}/{name}") in known]:
         return kinds
-    if protocols := [key for key in known if key.partition("/")[0] == name]:
+    if protocols := [key for key in known if key.startswith(f"{name}/")]:
         return protocols
-    raise ValueError(
-        f"no run has {name!r}: {nearest(name, known)} Runs have settings such as objective.beta, "
-        "terms such as terms/rate, values measured in training such as metrics/total_correlation, "
-        "and the scores that were stored"
-    )
+    return [key for key in known if key.endswith(f".{name}")]
+
+
+def _choices(runs: Sequence[ListedRun], known: Sequence[str], name: str) -> str:
+    """Ask for the nearest name, and list the names by kind unless there are very many."""
+    if len(known) > MOST_LISTED:
+        return nearest(name, known)
+    final = {key for run in runs for key in run.final}
+    terms = {key for key in final if key.startswith("terms/")}
+    kinds = {
+        "facts": set(_FACTS),
+        "settings": {key for run in runs for key in run.settings},
+        "terms": terms,
+        "measured": final - terms,
+        "scores": {key for run in runs for key in run.first_scores},
+    }
+    ends = (key.rpartition(".")[2] for key in kinds["settings"])
+    hint = suggestion(name, [*known, *ends])
+    listed = (f"{kind}: {', '.join(sorted(names))}" for kind, names in kinds.items() if names)
+    return f"{hint}{'The' if hint else 'the'} choices are {'; '.join(listed)}"
 
 
 def _equal(value: object, text: str) -> bool:
@@ -199,20 +234,21 @@ def _runs_table(runs: Sequence[ListedRun], columns: Sequence[str]) -> RunsTable:
         ]
         for place, run in enumerate(runs)
     ]
-    head = ["run", *shown, "seed", *map(_heading, columns), "what"]
+    known = _known_names(runs)
+    head = ["run", *shown, "seed", *(_heading(known, name) for name in columns), "what"]
     return RunsTable("; ".join(filter(None, common)), head, rows)
 
 
-def _heading(name: str) -> str:
-    """Shorten a name where it stays clear.
+def _heading(known: Sequence[str], name: str) -> str:
+    """Shorten a name to its last part, or a usual term, if that stands for no other.
 
-    >>> _heading("terms/rate"), _heading("terms/total_correlation"), _heading("objective.beta")
-    ('rate', 'terms/total_correlation', 'beta')
+    >>> known = ["terms/rate", "terms/total_correlation", "objective.beta", "data.rate"]
+    >>> [_heading(known, name) for name in known]
+    ['rate', 'terms/total_correlation', 'beta', 'data.rate']
     """
-    kind, _, term = name.partition("/")
-    if kind == "terms" and term in ALWAYS_SHOWN:
-        return term
-    return name if "/" in name else name.split(".")[-1]
+    usual = [f"terms/{term}" for term in ALWAYS_SHOWN]
+    short = name.rpartition("/" if name in usual else ".")[2]
+    return short if _matches(known, short) == [name] else name
 
 
 def _steps_text(run: ListedRun) -> str:

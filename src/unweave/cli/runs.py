@@ -1,7 +1,6 @@
 """`unweave runs`, `unweave report` and `unweave cite`."""
 
 from functools import partial
-from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -19,13 +18,14 @@ from unweave.cli.options import (
 from unweave.core.console import err, out
 from unweave.core.files import DISK_FAILURE
 from unweave.core.notes import capture_warnings, print_notes, print_warnings
+from unweave.core.outputs import DEFAULT_STORE
 from unweave.core.text import json_text
 
 _MOST = 200  # runs in a table
 
 
 def runs_command(
-    store: StoreOption = Path("runs"),
+    store: StoreOption = DEFAULT_STORE,
     where: Annotated[
         list[str] | None,
         typer.Option(
@@ -58,8 +58,8 @@ def runs_command(
 
     Runs whose latent variables are all off (a rate of about 0 nats) are marked. Scores are those
     on the split that a run was trained on. Terms, such as terms/total_correlation, are what the
-    objective estimates on batches; metrics, such as metrics/total_correlation, are what
-    `unweave train --measure` measured last.
+    objective estimates from batches; metrics, such as metrics/total_correlation, are what `unweave
+    train --measure` measured last.
 
     Examples:
 
@@ -67,7 +67,7 @@ def runs_command(
 
       unweave runs --where objective.beta=4 --where status=finished
 
-      unweave runs --sort -mig --columns rate,mig
+      unweave runs --sort -mig --columns beta,rate,mig
 
       unweave runs --csv > runs.csv
     """
@@ -128,7 +128,7 @@ def runs_command(
 
 def report_command(
     names: RunsArgument,
-    store: StoreOption = Path("runs"),
+    store: StoreOption = DEFAULT_STORE,
     device: DeviceOption = "auto",
     data: DataOption = None,
     rows: RowsOption = 10_000,
@@ -186,7 +186,7 @@ def report_command(
         raise typer.Exit(2)
 
 
-def cite_command(name: RunArgument, store: StoreOption = Path("runs")) -> None:
+def cite_command(name: RunArgument, store: StoreOption = DEFAULT_STORE) -> None:
     """Print BibTeX entries for everything that a run uses, including its metrics.
 
     Example:

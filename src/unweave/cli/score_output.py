@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from unweave.core.console import out
+from unweave.core.groups import grouped
 from unweave.core.text import csv_text, json_text
 from unweave.data.splits import split_of
 from unweave.evaluation.comparison_text import udr_text
@@ -14,7 +15,7 @@ from unweave.evaluation.evaluate import content_of, seed_groups
 from unweave.evaluation.model import FittedModel
 from unweave.metrics import Scores
 from unweave.metrics.model_metrics import LIKELIHOOD, UDR
-from unweave.metrics.score import CSV_COLUMNS
+from unweave.metrics.score import CSV_COLUMNS, notes_on_runs
 from unweave.training.flat_settings import differing, settings_text
 from unweave.training.grouping import data_label, settings_of
 
@@ -80,11 +81,7 @@ def scores_table(scores: Mapping[str, Scores]) -> ScoresTable:
             own = [str(len(values)), *(f"{number:.3f}" for number in summary)]
         cells.append([label, *own])
     columns = ["metric", *(scores if few else ("runs", "mean", "std", "min", "max"))]
-    marked = Counter(key for own in scores.values() for key, s in own.items() if s.no_evidence)
-    if not marked:
-        return ScoresTable(columns, cells, [])
-    where = ", ".join(f"{key} in {n} of {len(scores)} runs" for key, n in marked.items())
-    return ScoresTable(columns, cells, [f"no evidence (--json says why): {where}"])
+    return ScoresTable(columns, cells, notes_on_runs(scores))
 
 
 def print_run_scores(
@@ -99,9 +96,7 @@ def print_run_scores(
         return
     labels = run_labels(models)
     own = [(m, scores[labels[m.folder]]) for m in models if m.folder and labels[m.folder] in scores]
-    datasets: dict[str, list[FittedModel]] = {}
-    for model, _ in own:
-        datasets.setdefault(content_of(model), []).append(model)
+    datasets = grouped((content_of(model), model) for model, _ in own)
     for chosen in datasets.values():
         if len(datasets) > 1:
             out.print(f"\n{data_label(chosen[0].run.data)}")
@@ -129,7 +124,7 @@ def print_run_scores(
 
 
 def _groups(chosen: Sequence[FittedModel], models: Sequence[FittedModel]) -> dict[str, list[int]]:
-    """Return the numbers of the models that differ only in their seed, by the other settings.
+    """Return the indices of the models that differ only in their seed, by the other settings.
 
     The settings are those that differ among all models on the same data.
     """

@@ -10,6 +10,7 @@ from unweave.cli.options import ScoringOptions
 from unweave.cli.score_output import run_labels
 from unweave.core.console import err
 from unweave.core.files import DISK_FAILURE
+from unweave.core.groups import grouped
 from unweave.core.notes import capture_warnings, print_notes
 from unweave.core.progress import ProgressDisplay
 from unweave.evaluation.evaluate import map_tables, score_facts, score_models
@@ -28,7 +29,7 @@ from unweave.metrics.table_npz import table_bytes
 from unweave.training.leases import FolderInUse
 from unweave.training.store import RunFolder, ScoreFacts, Store, refuse_model_file
 
-_MOST_NAMED = 3  # metrics that are named of those that are left out for one reason
+_MOST_NAMED = 3  # left-out metrics that are named for each reason
 
 
 class Scored(NamedTuple):
@@ -36,7 +37,7 @@ class Scored(NamedTuple):
 
     scores: dict[str, Scores]
     failures: dict[str, str]
-    disk_errors: list[OSError]  # by which scores are not stored; raise one after printing them
+    disk_errors: list[OSError]  # why scores were not stored; raise one after printing them
     left_out: dict[str, dict[str, str]]  # metrics that were named but do not apply, and why
 
 
@@ -108,7 +109,7 @@ def _score_models(
     facts: list[ScoreFacts],
     scored: Scored,
 ) -> None:
-    """Add the scores that no table of its own gives, such as the likelihood, and store them.
+    """Add and store the scores that need more than a model's own table, such as the likelihood.
 
     A model without a table is not scored.
     """
@@ -194,10 +195,9 @@ def left_out_lines(by_run: Mapping[str, Mapping[str, str]]) -> list[str]:
     >>> left_out_lines({"a": {"mig/chen2018": "it needs scales"}, "b": {}})
     ['mig/chen2018 is left out: it needs scales (a)']
     """
-    lines: dict[str, list[str]] = {}
-    for run, reasons in by_run.items():
-        for key, reason in reasons.items():
-            lines.setdefault(f"{key} is left out: {reason}", []).append(run)
+    lines = grouped((f"{key} is left out: {reason}", run)
+                    for run, reasons in by_run.items()
+                    for key, reason in reasons.items())  # fmt: skip
     return [f"{line} ({', '.join(runs)})" if any(runs) and len(by_run) > 1 else line
             for line, runs in lines.items()]  # fmt: skip
 
@@ -206,8 +206,7 @@ def omitted(table: Table) -> list[str]:
     """Return which metrics are left out if none are named, one line per reason."""
     reasons = left_out(table)
     lines = []
-    for reason in dict.fromkeys(reasons.values()):
-        keys = [key for key, why in reasons.items() if why == reason]
+    for reason, keys in grouped((why, key) for key, why in reasons.items()).items():
         which = ", ".join(keys)
         if len(keys) > _MOST_NAMED:
             which = f"{len(keys)}, such as {keys[0]}; `unweave metrics --page` says what each needs"

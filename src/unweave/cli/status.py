@@ -11,6 +11,7 @@ import typer
 
 from unweave.cli.options import OverwriteOption, StoreOption
 from unweave.core.console import err, out
+from unweave.core.outputs import DEFAULT_STORE
 
 if TYPE_CHECKING:
     from markupsafe import Markup
@@ -18,7 +19,7 @@ if TYPE_CHECKING:
     from unweave.training.status import StoreStatus
 
 _MOST = 20  # rows of a table
-_RELOAD = 5  # seconds after which the page loads itself again
+_RELOAD = 5  # seconds after which the page reloads itself
 _PAGE = """<!doctype html>
 <html lang="en"><head><meta charset="utf-8"><meta name="generator" content="unweave {version}">
 <meta http-equiv="refresh" content="{reload}"><meta name="viewport" content="width=device-width">
@@ -34,7 +35,7 @@ def status_command(
         str | None,
         typer.Argument(help="A run, to print the log of its worker (by default all runs)."),
     ] = None,
-    store: StoreOption = Path("runs"),
+    store: StoreOption = DEFAULT_STORE,
     json_output: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
     html: Annotated[
         Path | None,
@@ -100,7 +101,7 @@ def _print(status: StoreStatus, store: Path) -> None:
 
 
 def _tables(status: StoreStatus) -> list[tuple[list[str], list[list[str]]]]:
-    """Return the columns and rows of the tables of workers and of failures that there are."""
+    """Return the columns and rows of the tables of workers and of failures, without empty ones."""
     workers = [
         [
             f"{each.host} {each.pid}",
@@ -153,7 +154,7 @@ def _print_log(name: str, store: Path) -> None:
     run = Store(store).find(name).digest
     if (log := worker_log(store, run)) is None:
         raise ValueError(
-            f"no worker of an executor has trained run {run}: the command that trained it printed "
-            "its progress, and log.jsonl in its folder has the terms of the objective"
+            f"run {run} was not trained by a worker, so it has no worker log: its progress was "
+            "printed by the command that trained it; its terms are in log.jsonl in its folder"
         )
     out.write(log)

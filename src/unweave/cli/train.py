@@ -25,6 +25,7 @@ from unweave.core import files, torchrun
 from unweave.core.console import err, out
 from unweave.core.hints import count_noun
 from unweave.core.notes import print_warnings
+from unweave.core.outputs import DEFAULT_STORE
 from unweave.core.parallel import usable_cores
 from unweave.core.parts import own_modules, unannounced
 
@@ -39,7 +40,7 @@ _MOST_NAMED = 8  # runs that the suggested command names one by one
 
 def train_command(
     assignments: AssignmentsArgument = None,
-    store: StoreOption = Path("runs"),
+    store: StoreOption = DEFAULT_STORE,
     device: DeviceOption = "auto",
     select: SelectOption = None,
     features: FeaturesOption = None,
@@ -57,7 +58,7 @@ def train_command(
         str,
         typer.Option(
             help="Metrics to compute during training, besides the terms of the objective, such as "
-            "mig,total_correlation (by default none)."
+            "mig,total_correlation."
         ),
     ] = "",
     measure_every: Annotated[
@@ -176,9 +177,9 @@ def print_outcomes(outcomes: list[Outcome], store: Store) -> None:
     from unweave.evaluation.overfitting import overfit_warning
     from unweave.evaluation.unfinished import unfinished_note
     from unweave.evaluation.validation import final_loss
-    from unweave.training.configuration import objective_text
     from unweave.training.final_terms import final_terms
     from unweave.training.progress import failure_text
+    from unweave.training.run_text import objective_text
 
     losses = [final_loss(outcome.measures) for outcome in outcomes]
     validated = any(losses)
@@ -200,8 +201,8 @@ def print_outcomes(outcomes: list[Outcome], store: Store) -> None:
         out.print_table(["folder", *what, "seed", "distortion", "rate", *held_out], rows)
     if validated:
         out.print(
-            "held-out: loss, distortion plus rate, of the validation split; R^2: share of its "
-            "variance explained",
+            "held-out: loss (distortion + rate) on the validation split; R^2: share of its "
+            "variance that is explained",
         )
     if overfits := overfit_warning(outcomes):
         err.print(overfits, style="bold yellow", soft_wrap=True)

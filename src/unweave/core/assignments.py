@@ -1,4 +1,4 @@
-"""Assignments such as `objective.gamma=35`, as on the command line: a spec from some of them."""
+"""Build a spec from assignments such as `objective.gamma=35`, as on the command line."""
 
 from __future__ import annotations
 
@@ -28,10 +28,10 @@ _DEEPEST = 50  # names of a dotted path
 
 
 def override(cls: type[T], assignments: Iterable[str], base: Mapping[str, Any] | None = None) -> T:
-    """A spec from `path=value` assignments, as on the command line.
+    """Build a spec from `path=value` assignments, as on the command line.
 
     A value that names a member of the union at that path chooses that member, with its defaults;
-    any other value is read as JSON, else as text.
+    any other value is read as JSON, otherwise as text.
 
     >>> from unweave.training.run import Run
     >>> run = override(Run, ["objective=factor-vae", "objective.gamma=35", "seed=3"])
@@ -40,11 +40,14 @@ def override(cls: type[T], assignments: Iterable[str], base: Mapping[str, Any] |
     """
     content: dict[str, Any] = dict(base or to_json(cls()))
     parsed = [_parse(assignment) for assignment in assignments]
-    # What chooses a member comes first; unknown names come last, when members are chosen.
+    # Assignments that choose a member come first, and unknown names last.
     parsed.sort(key=lambda item: (not child_annotation(cls, item[0][0]), len(item[0])))
     for path, value in parsed:
         if len(path) > _DEEPEST:
-            raise ValueError(f"{'.'.join(path[:3])}...: expected at most {_DEEPEST} names")
+            raise ValueError(
+                f"{'.'.join(path[:3])}...: a path may have at most {_DEEPEST} names, "
+                f"got {len(path)}"
+            )
         _assign(content, cls, path, value)
     return from_json(cls, content)
 
@@ -69,7 +72,7 @@ def read_value(text: str) -> Any:
 
 
 def _assign(content: dict[str, Any], cls: type, path: list[str], value: Any) -> None:
-    """Set the value at a dotted path, filling in the defaults of what is passed on the way."""
+    """Set the value at a dotted path, filling in defaults along the way."""
     name, *rest = path
     if name == "kind" and "__pydantic_extra__" in annotations_of(cls):
         raise ValueError(
@@ -98,7 +101,7 @@ def _assign(content: dict[str, Any], cls: type, path: list[str], value: Any) -> 
 
 
 def _member(annotation: Any) -> type | None:
-    """The spec that a field holds any number of, if it does."""
+    """Return the class of the specs in a field that holds a list of them, or None."""
     if get_origin(annotation) is not tuple:
         return None
     kind = get_args(annotation)[0]
@@ -106,11 +109,11 @@ def _member(annotation: Any) -> type | None:
 
 
 def _assigned(name: str, items: list[Any], member: type, path: list[str], value: Any) -> list[Any]:
-    """A list of specs with one field of one of them set, or one more."""
+    """Return a list of specs with one field of a member set, or with a new member."""
     number, *rest = path
     if not number.isdigit() or int(number) > len(items) or not rest:
         raise ValueError(
-            f"{name} is a list: set the fields of its members by number, from 0, as in "
+            f"{name} is a list: set the fields of its members by index, from 0, as in "
             f"{name}.{len(items)}.{next(iter(fields_of(member)))}=VALUE"
         )
     index = int(number)
@@ -120,7 +123,7 @@ def _assigned(name: str, items: list[Any], member: type, path: list[str], value:
 
 
 def _chosen(name: str, annotation: Any, value: Any) -> Any:
-    """A value as it stands in the JSON form: the name of a union's member means that member."""
+    """Return a value in JSON form; the name of a union's member stands for that member."""
     if isinstance(annotation, type) and issubclass(annotation, ImportedByName):
         return annotation.import_named(str(value))
     union = members(annotation)

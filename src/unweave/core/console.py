@@ -19,8 +19,12 @@ PAPERS = Path("papers")  # default folder for the pages of papers
 _LEAST_TEXT = 18  # characters of a column of long texts, unless nothing else fits
 _LEAST_PIECE = 8  # characters of any column that is not of numbers
 _LONGEST_WORD = 40  # longer words of a text, such as paths, may be cut
+_LONGEST_NUMBER = 24  # characters of a number with its unit or interval; longer cells are texts
+_LONGEST_NAME = 32  # to which names shrink along with texts
 _MARGIN, _GAP = " ", "  "
 _NUMBER = re.compile(r"[-+−±\[(]?\d|[-–]?$|not finite$")  # how the cell of a number begins
+_TEXT_PIECE = re.compile(r"\s*(?:\[[-+\d., ]+\]|\S)+\s*")  # a word, or an interval
+_NAME_PIECE = re.compile(r"(?:[^\s/_.]|(?<=\d)\.(?=\d))+[\s/_.]*|[\s/_.]+")
 
 
 class PlainConsole(Console):
@@ -67,7 +71,7 @@ def lay_out_table(
 
     Columns of numbers never shrink. Other columns are wrapped between words, and the first, which
     has names, also after a slash. Columns that still do not fit go into a block below, with the
-    names repeated.
+    names repeated; so the first column should tell the rows apart.
 
     >>> (block,) = lay_out_table(["metric", "value"], [["mig/chen2018", "0.25"]], 16)
     >>> print("\n".join(block.head + block.body))
@@ -107,7 +111,7 @@ class _Column(NamedTuple):
     def of(cls, lines: list[str], is_name: bool) -> _Column:
         heading, *cells = lines
         head, natural = _longest_piece(heading, True), max(map(_length, lines))
-        if not is_name and all(_NUMBER.match(cell) for cell in cells):
+        if not is_name and all(map(_is_number, cells)):
             least = max([head, *map(_length, cells)])
             return cls(lines, is_name, natural, least, least)
         word = max((_longest_piece(cell, is_name) for cell in cells), default=0)
@@ -132,13 +136,17 @@ class _Column(NamedTuple):
         return [line.rstrip() for line in lines]
 
 
+def _is_number(cell: str) -> bool:
+    return bool(_NUMBER.match(cell)) and _length(cell) <= _LONGEST_NUMBER
+
+
 def _pieces(text: str, is_name: bool) -> list[str]:
     """Split text where it may be broken.
 
-    >>> _pieces("mig/chen_2018 of all", True), _pieces("as in 1.5", False)
-    (['mig/', 'chen_', '2018 ', 'of ', 'all'], ['as ', 'in ', '1.5'])
+    >>> _pieces("mig/chen_2018 of 1.5", True), _pieces("1.5 [-0.5, 3.5] nats", False)
+    (['mig/', 'chen_', '2018 ', 'of ', '1.5'], ['1.5 ', '[-0.5, 3.5] ', 'nats'])
     """
-    return re.findall(r"[^\s/_.]*[\s/_.]+|[^\s/_.]+" if is_name else r"\s*\S+\s*", text) or [""]
+    return (_NAME_PIECE if is_name else _TEXT_PIECE).findall(text) or [""]
 
 
 def _longest_piece(text: str, is_name: bool) -> int:
@@ -158,7 +166,7 @@ def _block(columns: Sequence[_Column], width: int) -> TableBlock:
     widths = [each.natural for each in columns]
     for limits in (
         [each.least if each.least == each.shortest else each.natural for each in columns],
-        [each.natural if each.is_name else each.least for each in columns],
+        [max(c.least, min(c.natural, _LONGEST_NAME)) if c.is_name else c.least for c in columns],
         [each.least for each in columns],
         [each.shortest for each in columns],
     ):

@@ -125,16 +125,16 @@ class Disk:
         return sorted(times, key=lambda name: -times[name])
 
     def push(self, path: Path) -> None:
-        """Copy a file that was written in place to the place that its folder is a copy of."""
+        """If a folder mirrors a remote one, upload a file that was written in place."""
 
     def pull(self, folder: Path) -> None:
-        """Make a folder as others see it now, if it is a copy of one elsewhere."""
+        """If a folder mirrors a remote one, update it."""
 
     def fetch(self, path: Path) -> None:
-        """Get the content of a file that was not copied yet from elsewhere."""
+        """If a folder mirrors a remote one, download a file that is not in it yet."""
 
     def name(self, path: Path) -> str:
-        """Return the path, or where it is a copy of one elsewhere, that place."""
+        """Return the path, or the remote one that it mirrors."""
         return str(path)
 
     def mkdir(self, path: Path) -> None:
@@ -177,7 +177,7 @@ class OutputFile(io.BufferedIOBase):
     """
 
     def __init__(self, path: Path, mode: str, place: Path | None = None) -> None:
-        self.place = place or path  # where it will be, by which errors name it
+        self.place = place or path  # its final path, which errors name
         with _naming(self.place):
             self._file = disk.open(path, mode)
 
@@ -296,7 +296,7 @@ def put(path: Path, content: bytes) -> None:
 
 @contextmanager
 def fence(folder: Path, check: Callable[[], None]) -> Iterator[None]:
-    """Inside, call `check` before a file in the folder is replaced or deleted."""
+    """Inside this block, call `check` before a file in the folder is replaced or deleted."""
     key = os.path.abspath(folder)
     _fences[key] = check
     try:
@@ -349,13 +349,13 @@ def make_folder(path: Path) -> None:
 
 
 def create_folder(path: Path) -> None:
-    """Create a folder in one that exists, if it does not exist, not durably."""
+    """Create a folder, unless it exists; its parent must exist. A power failure may undo this."""
     with _naming(path):
         disk.mkdir(path)
 
 
 def delete_empty_folder(path: Path) -> None:
-    """Delete a folder, if it exists and is empty, not durably."""
+    """Delete a folder, if it exists and is empty. A power failure may undo this."""
     with _naming(path):
         disk.rmdir(path)
 

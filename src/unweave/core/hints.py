@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import difflib
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from os import PathLike
 from pathlib import Path
 
-_MOST_LISTED = 60  # valid names that are listed; of more, only the nearest
+MOST_LISTED = 60  # valid names that are listed; of more, only the nearest
 _FEW = 5
 
 
@@ -18,8 +18,7 @@ def suggestion(name: object, valid: Iterable[str]) -> str:
     >>> suggestion("training", ["all", "train"]), suggestion("x", ["all", "train"])
     ("did you mean 'train'? ", '')
     """
-    close = _close(name, list(valid), 1)
-    return f"did you mean {close[0]!r}? " if close else ""
+    return _question(_close(name, list(valid), 1))
 
 
 def check_choice(name: str, value: object, valid: Iterable[str]) -> None:
@@ -40,7 +39,12 @@ def _close(name: object, choices: list[str], count: int) -> list[str]:
     return [as_given[each] for each in lowered]
 
 
-def nearest(name: object, valid: Iterable[str], most_listed: int = _MOST_LISTED) -> str:
+def _question(close: Sequence[str]) -> str:
+    """Ask for the first of some names, if there are any."""
+    return f"did you mean {close[0]!r}? " if close else ""
+
+
+def nearest(name: object, valid: Iterable[str], most_listed: int = MOST_LISTED) -> str:
     """Return a hint that lists the valid names, and asks for the nearest one if it is near.
 
     Upper and lower case are the same. Of many names, only the few nearest are listed.
@@ -57,7 +61,7 @@ def nearest(name: object, valid: Iterable[str], most_listed: int = _MOST_LISTED)
     if not many:
         choices.sort()
     close = _close(name, choices, _FEW if many else 1)
-    hint = f"did you mean {close[0]!r}? " if close else ""
+    hint = _question(close)
     if not many:
         return f"{hint}{'The' if hint else 'the'} choices are {', '.join(choices)}."
     near = f"Near it: {', '.join(close[1:])}; " if close[1:] else ""
@@ -81,8 +85,7 @@ def near_paths(path: str | Path) -> list[str]:
 
 def nearest_path(path: str | Path) -> str:
     """Return a hint for a missing path: the nearest existing one."""
-    close = near_paths(path)
-    return f"did you mean {close[0]!r}?" if close else "check the path."
+    return _question(near_paths(path)).rstrip() or "check the path."
 
 
 def not_a_file(path: Path) -> str:

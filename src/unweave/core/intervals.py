@@ -12,6 +12,8 @@ from typing import NamedTuple
 
 import numpy as np
 
+EQUAL = 1e-9  # smaller differences are due to rounding
+
 
 class Estimate(NamedTuple):
     """A mean or a difference of means with its interval, which is None for a single value."""
@@ -48,19 +50,17 @@ def welch_interval(ours: Sequence[float], theirs: Sequence[float], level: float 
 def welch_p(ours: Sequence[float], theirs: Sequence[float]) -> float | None:
     """Return the two-sided p-value of Welch's test that two means are equal.
 
-    It is None if one of them has a single value, or if neither varies: such values do not say how
-    large their error is.
+    It is None if one of them has a single value, or if neither varies by more than rounding: such
+    values do not say how large their error is.
 
     >>> welch_p([1.0, 2.0, 3.0], [2.0, 3.0, 4.0]), welch_p([1.0, 1.0], [0.0, 0.0])
     (0.2878..., None)
     """
     from scipy.stats import t
 
-    if min(len(ours), len(theirs)) < 2:
+    if min(len(ours), len(theirs)) < 2 or max(np.std(ours, ddof=1), np.std(theirs, ddof=1)) < EQUAL:
         return None
     variance, freedom = _welch(ours, theirs)
-    if variance == 0:
-        return None
     return float(2 * t.sf(abs(np.mean(ours) - np.mean(theirs)) / math.sqrt(variance), freedom))
 
 
@@ -83,8 +83,11 @@ def holm(p_values: Sequence[float]) -> list[float]:
 def _welch(ours: Sequence[float], theirs: Sequence[float]) -> tuple[float, float]:
     """Return the variance of a difference of means, and Welch's degrees of freedom."""
     errors = [float(np.var(each, ddof=1)) / len(each) for each in (ours, theirs)]
-    weights = [e**2 / (len(v) - 1) for e, v in zip(errors, (ours, theirs), strict=True)]
-    return sum(errors), sum(errors) ** 2 / sum(weights) if sum(weights) else 1.0
+    if (largest := max(errors)) == 0:
+        return 0.0, 1.0
+    shares = [error / largest for error in errors]  # their squares cannot overflow
+    weights = [share**2 / (len(v) - 1) for share, v in zip(shares, (ours, theirs), strict=True)]
+    return sum(errors), sum(shares) ** 2 / sum(weights)
 
 
 def _interval(value: float, variance: float, freedom: float, level: float) -> Estimate:

@@ -99,14 +99,14 @@ def philox_words(seed: Tensor, step: Tensor, stream: int, blocks: int) -> Tensor
     seed, step = seed.unsqueeze(-1), step.unsqueeze(-1)
     counter = (index, step & _MASK, (step >> 32) & _MASK, torch.full_like(index, stream))
     key = (seed & _MASK, (seed >> 32) & _MASK)
-    if seed.device.type == "cpu":  # numpy takes a third of torch's time for so many operations
+    if seed.device.type == "cpu":  # numpy takes a third of torch's time here
         words = philox([word.numpy() for word in counter], [word.numpy() for word in key])
         return torch.stack([torch.from_numpy(word) for word in words], -2)
     return torch.stack(philox(counter, key), -2)
 
 
 def _define(name: str, empty: _Draw) -> Callable[[_Draw], _Draw]:
-    """Make a function an operator that vmap maps at once, for seeds and steps of a common shape.
+    """Make a function an operator that vmap calls once, for seeds and steps of a common shape.
 
     `empty` returns a result of the same shape. `torch.library.custom_op` would load torch's
     compiler at the first draw, which takes seconds.

@@ -29,7 +29,7 @@ def capture_warnings(function: Callable[..., R], *arguments: object) -> tuple[R,
 
 @contextmanager
 def quietly(package: str) -> Iterator[None]:
-    """Inside, there are no warnings, and a package logs only errors."""
+    """Inside this block, suppress warnings, and let a package log only errors."""
     logger = logging.getLogger(package)
     level = logger.level
     logger.setLevel(logging.ERROR)

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from PIL.Image import Image
 
 RUN = "run.json"  # the file that makes a folder one of a run
+DEFAULT_STORE = Path("runs")  # of commands and of `explore`
 
 _WRITER = b"Written by unweave"
 _AT_START = (b'<meta name="generator" content="unweave', b"Software\0" + _WRITER)  # HTML, PNG

@@ -25,12 +25,12 @@ class WorkerKilled(RuntimeError):
 
 
 class CannotFork(RuntimeError):
-    """The system starts no more processes."""
+    """The system refuses to start more processes."""
 
 
 @contextmanager
 def starting_processes(*signals: signal.Signals) -> Iterator[None]:
-    """Inside, start processes that never receive these signals, or raise `CannotFork`."""
+    """Inside this block, start processes without these signals, or raise `CannotFork`."""
     try:
         with blocked(*signals):
             yield
@@ -138,8 +138,8 @@ def run_in_background(function: Callable[[T], R], items: Sequence[T]) -> Callabl
 def _pool(count: int, cores: int) -> Any:
     """Return processes that share the cores and are kept for a minute.
 
-    Processes leave interrupts to this one from their first import on: interrupts are blocked
-    wherever they start, which is here if their number changes, and otherwise when work is
+    Workers never handle interrupts, not even during their first import: signals are blocked
+    wherever workers start, which is here if their number changes, and otherwise when work is
     submitted.
     """
     import loky  # takes half of this module's import time
@@ -155,9 +155,9 @@ def _pool(count: int, cores: int) -> Any:
 
 
 def _start_trackers() -> None:
-    """Start the processes that clean up after others, which the first worker would start.
+    """Start the clean-up processes now; otherwise the first worker would start them.
 
-    Whoever starts them unblocks interrupts afterwards, so that workers would receive them too.
+    Starting them unblocks interrupts, so workers would then receive interrupts too.
     """
     if hasattr(signal, "pthread_sigmask"):  # not on Windows, which has no such processes
         from multiprocessing import resource_tracker

@@ -32,7 +32,7 @@ from pydantic import BaseModel, Field, GetCoreSchemaHandler, TypeAdapter
 from pydantic_core import CoreSchema, core_schema
 
 GROUP = "unweave"  # of entry points
-HASH = "source-hash"  # where the JSON form of an own part has it; no field can have this name
+HASH = "source-hash"  # its key in the JSON form of an own part; no field can have this name
 UNNAMED = "MODULE:FUNCTION"  # on the command line, for what cannot be imported by a name
 
 _PACKAGE = __name__.partition(".")[0]
@@ -242,7 +242,7 @@ def _names(node: ast.stmt) -> Iterator[str]:
 
 
 def _compiled(part: Any) -> str:
-    """Return a text of the compiled code of a function, or of all functions of a class."""
+    """Return the compiled code of a function, or of all functions of a class, as text."""
     functions = [part] if isinstance(part, FunctionType) else []
     if isinstance(part, type):
         for value in vars(part).values():
@@ -303,11 +303,11 @@ class Open:
 
 def _expand(union: Any) -> list[Any]:
     """Return the members of a union, and those of unions inside it."""
-    found: list[Any] = []
+    leaves: list[Any] = []
     for each in get_args(union):
         inner = get_args(each)[0] if get_origin(each) is Annotated else each
-        found += _expand(inner) if get_origin(inner) in (Union, UnionType) else [each]
-    return found
+        leaves += _expand(inner) if get_origin(inner) in (Union, UnionType) else [each]
+    return leaves
 
 
 def content_of(value: Any) -> Any:

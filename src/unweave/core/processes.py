@@ -48,7 +48,7 @@ def _host() -> str:
 
 
 def has_ended(process: Process) -> bool | None:
-    """Return whether a process has ended; None if that cannot be told from here."""
+    """Return whether a process has ended; None if this process cannot find out."""
     if (process.host, process.machine) != (_host(), _machine()):
         return None
     if sys.platform == "linux":
@@ -60,7 +60,7 @@ def has_ended(process: Process) -> bool | None:
     return None if sys.platform == "win32" else _is_unused(process.pid)
 
 
-_DEAD = -1  # of a process that was killed, and that nobody has waited for
+_DEAD = -1  # "start" of a process that has ended but still has an entry (a zombie)
 
 
 @cache

@@ -1,4 +1,4 @@
-"""Show how far long work is: bars on a terminal or in a notebook, otherwise a line now and then."""
+"""Show progress: bars on a terminal or in a notebook, otherwise a line now and then."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class LineLayout(NamedTuple):
 
 
 def fit_line(name: str, texts: Sequence[str], extra: Sequence[str], width: int) -> LineLayout:
-    """Choose what of a line of progress fits into a width.
+    """Choose the parts of a progress line that fit into a width.
 
     `texts` are always shown; then, as far as there is room, a short bar, the name, extra texts, and
     a longer bar.

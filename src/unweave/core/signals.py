@@ -31,7 +31,7 @@ def interrupt(_signal: int, frame: FrameType | None) -> None:
 
 @contextmanager
 def blocked(*signals: signal.Signals) -> Iterator[None]:
-    """Inside, this thread does not receive these signals, and processes that it starts never do.
+    """Block these signals for this thread, and forever for processes that it starts.
 
     A signal that arrives meanwhile is received afterwards.
     """

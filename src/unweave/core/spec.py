@@ -18,11 +18,13 @@ import hashlib
 import json
 import re
 from collections.abc import Mapping
+from types import UnionType
 from typing import (
     Annotated,
     Any,
     Literal,
     TypeVar,
+    Union,
     cast,
     dataclass_transform,
     get_args,
@@ -58,7 +60,7 @@ _NAME = re.compile(r"[a-zA-Z_]\w*|\d+").fullmatch
 _SPAN = re.compile(r"(\d+) ?(?:-|:|\.\.\.|to) ?(\d+)").fullmatch  # how a range is often written
 _SHOWN = 4  # kinds that a hint lists
 _CHOICE = re.compile(r"'([^']*)'|(-?\d+)")  # of the values that a field may have
-# What a field takes, by the kind of pydantic's error.
+# What a field expects, by the type of pydantic's error.
 _EXPECTED = {
     "bool_parsing": "true or false",
     "finite_number": "a finite number",
@@ -131,7 +133,8 @@ def plain_errors(cls: type[T]) -> type[T]:
     def init(self: T, *args: Any, **fields: Any) -> None:
         if args and not dataclasses.is_dataclass(cls):
             raise ValueError(
-                f"{cls.__name__} takes names: {cls.__name__}(style=...), got {args[0]!r}"
+                f"{cls.__name__} takes its blocks by name, as in {cls.__name__}(style=...); got "
+                f"{args[0]!r}"
             )
         own = is_own(type(self))
         if own:
@@ -156,41 +159,51 @@ class Lane:
     """Marks a field whose values may differ between runs that train together as lanes."""
 
 
+class Place:
+    """Marks a field of data that says where they are, not what they are."""
+
+
 def members(union: Any) -> dict[str, type]:
-    """The registry that a union is: each member by its `kind`.
+    """Return the members of a union by their `kind`.
 
     >>> from unweave.objectives import Objective
     >>> sorted(members(Objective))[-2:]
     ['vae', 'wae']
     """
-    found: dict[str, type] = {}
+    by_kind: dict[str, type] = {}
     for candidate in flat_members(union):
         kind = annotations_of(candidate).get("kind") if isinstance(candidate, type) else None
         if get_origin(kind) is Literal:
-            found[get_args(kind)[0]] = candidate
-    return found
+            by_kind[get_args(kind)[0]] = candidate
+    return by_kind
 
 
 def field_names(cls: type) -> tuple[str, ...]:
-    """Names of the fields of a spec that a user sets."""
+    """Return the names of the fields of a spec that a user sets."""
     return tuple(fields_of(cls))
 
 
 @functools.cache
 def lane_fields(cls: type) -> tuple[str, ...]:
     """Names of the fields of a spec that are marked as `Lane`."""
-    return tuple(name for name, hint in annotations_of(cls).items() if _is_lane(hint))
+    return _marked_fields(cls, Lane)
+
+
+@functools.cache
+def place_fields(cls: type) -> tuple[str, ...]:
+    """Names of the fields of a spec that are marked as `Place`."""
+    return _marked_fields(cls, Place)
 
 
 def to_json(value: object) -> Any:
-    """The JSON form of a spec: plain dicts, lists, strings and numbers."""
+    """Return the JSON form of a spec: plain dicts, lists, strings and numbers."""
     if is_own(type(value)):
         return content_of(value)
     return adapter(type(value)).dump_python(value, mode="json")
 
 
 def digest(value: object) -> str:
-    """Twelve hexadecimal digits that identify a spec by its content.
+    """Return twelve hexadecimal digits that identify a spec by its content.
 
     Only settings that differ from their defaults are hashed, so a new field with a default leaves
     the digests of stored runs as they are.
@@ -253,18 +266,18 @@ def explain(error: ValidationError, cls: type) -> str:
 
 
 def _closeness(problem: Any) -> tuple[bool, int]:
-    """How near a value came to a form: whether it has its type, and how deep it was followed."""
+    """Return how near a value came to a form: whether it has its type, and the error's depth."""
     return not problem["type"].endswith("_type"), len(problem["loc"])
 
 
 @functools.cache
 def annotations_of(cls: type) -> dict[str, Any]:
-    """The annotations of a spec; to evaluate them takes longer than to validate a run."""
+    """Return the annotations of a spec; evaluating them takes longer than validating a run."""
     return get_type_hints(cls, include_extras=True)
 
 
 def flat_members(union: Any) -> list[Any]:
-    """All members of a possibly nested, possibly annotated union."""
+    """Return all members of a possibly nested, possibly annotated union."""
     if get_origin(union) is Annotated:
         return flat_members(get_args(union)[0])
     if isinstance(union, type):
@@ -272,12 +285,21 @@ def flat_members(union: Any) -> list[Any]:
     return [leaf for arg in get_args(union) for leaf in flat_members(arg)]
 
 
-def _is_lane(hint: Any) -> bool:
-    return get_origin(hint) is Annotated and any(isinstance(m, Lane) for m in get_args(hint)[1:])
+def _marked_fields(cls: type, mark: type) -> tuple[str, ...]:
+    return tuple(name for name, hint in annotations_of(cls).items() if _is_marked(hint, mark))
+
+
+def _is_marked(hint: Any, mark: type) -> bool:
+    """Whether a type, or a member of an optional one, is annotated with a mark."""
+    if get_origin(hint) is Annotated:
+        return any(isinstance(each, mark) for each in get_args(hint)[1:])
+    return get_origin(hint) in (Union, UnionType) and any(
+        _is_marked(each, mark) for each in get_args(hint)
+    )
 
 
 def fields_of(cls: type) -> dict[str, Any]:
-    """Field names of a spec with their annotations; the tag is not one a user sets."""
+    """Return the fields of a spec that a user sets, with their annotations."""
     hints = annotations_of(cls)
     if dataclasses.is_dataclass(cls):
         return {f.name: hints[f.name] for f in dataclasses.fields(cls) if f.name != "kind"}
@@ -285,7 +307,7 @@ def fields_of(cls: type) -> dict[str, Any]:
 
 
 def child_annotation(cls: type, name: str) -> Any:
-    """Annotation of the field `name` of a spec, free-form names of a product included."""
+    """Return the annotation of a field of a spec, also for the blocks that a product names."""
     fields = fields_of(cls)
     if name in fields:
         return fields[name]
@@ -294,7 +316,7 @@ def child_annotation(cls: type, name: str) -> Any:
 
 
 def owner_of(annotation: Any, content: Any) -> type | None:
-    """The spec class that a piece of content at an annotation belongs to."""
+    """Return the spec class of content in JSON form, given the annotation of its field."""
     union = members(annotation)
     if isinstance(content, dict) and str(content.get("kind")) in union:
         return union[content["kind"]]
@@ -307,7 +329,7 @@ def owner_of(annotation: Any, content: Any) -> type | None:
 
 
 def other_place(name: str, cls: type, content: Mapping[str, Any]) -> str:
-    """Say where a spec has a field that it does not have itself: in its parts, or nowhere.
+    """Say which parts of a spec have a field that the spec itself lacks.
 
     A spec may list words that others use for its fields in a class variable, `OTHER_NAMES`.
     """
@@ -324,27 +346,27 @@ def other_place(name: str, cls: type, content: Mapping[str, Any]) -> str:
 
 
 def _places(name: str, cls: type, content: Mapping[str, Any]) -> dict[str, list[str]]:
-    """Paths of the fields of this name in the parts of a spec, with the kinds that have it.
+    """Return the paths of fields of this name in the parts of a spec, and the kinds that have it.
 
-    A part that has the field as it stands needs no kind.
+    The list of kinds is empty for a part that already has the field.
     """
-    found: dict[str, list[str]] = {}
+    places: dict[str, list[str]] = {}
     for field, annotation in fields_of(cls).items():
         inner = content.get(field, default_json(cls, field))
         owner = owner_of(annotation, inner)
         kinds = [kind for kind, each in members(annotation).items() if name in fields_of(each)]
         if owner is not None and name in fields_of(owner):
-            found[f"{field}.{name}"] = []
+            places[f"{field}.{name}"] = []
         elif kinds:
-            found[f"{field}.{name}"] = kinds
+            places[f"{field}.{name}"] = kinds
         if owner is not None:
             below = _places(name, owner, inner if isinstance(inner, dict) else {})
-            found |= {f"{field}.{path}": kinds for path, kinds in below.items()}
-    return found
+            places |= {f"{field}.{path}": kinds for path, kinds in below.items()}
+    return places
 
 
 def default_json(cls: type, name: str) -> Any:
-    """The JSON form of a field's default, {} where it has none."""
+    """Return the JSON form of a field's default, {} if it has none."""
     if dataclasses.is_dataclass(cls):
         for field in dataclasses.fields(cls):
             if field.name == name and field.default is not dataclasses.MISSING:

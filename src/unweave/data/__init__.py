@@ -10,6 +10,7 @@ from unweave.core.lazy import public_names
 from unweave.core.parts import Open
 from unweave.data.dataset import (
     MISSING as MISSING,
+    AbsolutePath as AbsolutePath,
     ArrayDataset as ArrayDataset,
     Dataset as Dataset,
     DataSpec as DataSpec,

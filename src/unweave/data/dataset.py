@@ -23,6 +23,7 @@ from torch import Tensor
 
 from unweave.core.adapters import adapter
 from unweave.core.hints import nearest
+from unweave.core.spec import Place
 from unweave.data.lattice import Factor, Labels, Lattice, Periods, check_indices
 from unweave.data.scaling import UNSCALED, Scaling
 
@@ -37,6 +38,7 @@ AbsolutePath = Annotated[
     BeforeValidator(
         lambda path: str(Path(path).absolute()) if isinstance(path, (str, Path)) else path
     ),
+    Place(),
 ]
 
 
@@ -96,7 +98,10 @@ class Schema:
                 f"{self.size} and shape {self.shape}"
             )
         if max(self.size, math.prod(self.shape)) > _MOST:
-            raise ValueError(f"expected at most {_MOST:,} observations, of as many values each")
+            raise ValueError(
+                f"expected at most {_MOST:,} observations and at most {_MOST:,} values in each, "
+                f"got {self.size:,} of {math.prod(self.shape):,}"
+            )
         if len(self.factor_sizes) != count or len(self.factor_labels) != count:
             raise ValueError(
                 f"expected a size and labels for each of the {count} factors, got "
@@ -347,7 +352,7 @@ class DatasetWithCodes(Dataset):
     """A dataset whose factors are in memory."""
 
     codes: Tensor  # (N, K) int64; K = 0 if the factors are unknown
-    # (N,) number of the first equal observation; None if all differ, or copies are not known
+    # (N,) index of the first equal observation; None if all differ, or copies are not known
     first: NDArray[np.int64] | None
 
     @property

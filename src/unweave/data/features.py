@@ -1,4 +1,4 @@
-"""Learned features as classes of observations, for selections to use beside the factors.
+"""Learned features as classes of observations, for selections to use besides the factors.
 
 >>> in_classes([[0.1], [0.4], [9.0], [0.2]], 2).tolist()
 [[0], [1], [1], [0]]

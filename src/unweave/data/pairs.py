@@ -82,7 +82,7 @@ class Paired:
 @final
 @dataclass(frozen=True, eq=False)
 class PairedDataset(Dataset):
-    """Pairs of observations of a dataset on a lattice; the second is drawn by its number."""
+    """Pairs of observations of a dataset on a lattice; the second is drawn by its index."""
 
     schema: Schema
     device: torch.device

@@ -15,12 +15,12 @@ PERCENT = {"train": 80, "validation": 10, "test": 10}
 def split_rows(
     split: DataSplit, size: int, first: NDArray[np.int64] | None = None
 ) -> NDArray[Any] | None:
-    """Return the sorted numbers of the observations of a split; None for all of them.
+    """Return the sorted indices of the observations of a split; None for all of them.
 
     A fixed permutation of the N observations puts the first 80 % into the training split, the next
     10 % into the validation split and the rest into the test split. If some are copies of others,
-    only the distinct ones are permuted, and copies follow them; an observation with so many copies
-    that they are more than a tenth of all is in the training split.
+    only the distinct ones are permuted, and copies follow them; an observation whose copies are
+    more than a tenth of all goes to the training split.
 
     >>> [len(split_rows(split, 20)) for split in ("train", "validation", "test")]
     [16, 2, 2]
@@ -28,7 +28,7 @@ def split_rows(
     Args:
         split: the split to take.
         size: number of observations.
-        first: (N,) number of the first observation that equals each one; None if all differ.
+        first: (N,) index of the first observation that equals each one; None if all differ.
     """
     if split == "all":
         return None
@@ -49,7 +49,7 @@ def _order(count: int) -> NDArray[np.int64]:
 
 
 def _places(split: DataSplit, count: int, noun: str, trained: int = 0) -> slice:
-    """Return the places of a split in the order of so many observations.
+    """Return the places of a split in an order of `count` observations.
 
     The first `trained` of them are in the training split.
     """

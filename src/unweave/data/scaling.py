@@ -17,7 +17,7 @@ _FAR = 100  # widths from 0 beyond which float32 is too coarse
 
 @dataclass(frozen=True)
 class Scaling:
-    """Map values v of observations to (v - offset) * unit, where networks see them.
+    """Map values v of observations to (v - offset) * unit, the values that networks see.
 
     `offset` and `unit` have one entry for all values, one for each channel of an image, or one for
     each value of a vector. A channel or value that is constant has unit 0: it becomes 0, and is
@@ -29,7 +29,7 @@ class Scaling:
     - "percentile": two percentiles of the data become 0 and 1, and values beyond them are clipped.
     - "standardise": every value has mean 0 and standard deviation 1 over the data.
     - "common": every value has mean 0, and all are divided by the same number, so that they keep
-      their relative spread; their mean variance is 1.
+      their relative scales; their mean variance is 1.
     - "counts": values are unchanged; they are non-negative integers.
 
     >>> Scaling("standardise", (10.0,), (0.5,)).apply(np.array([[12.0, 8.0]]))

@@ -1,6 +1,6 @@
 """Datasets made of some observations of another dataset.
 
-`Selected` applies selections one after another; each maps a list of row numbers to another list.
+`Selected` applies selections one after another; each maps a list of row indices to another list.
 
 >>> from unweave.data import Blocks, HeldOut
 >>> data = Selected(Blocks((3, 4)), select=(HeldOut({"factor0": (2,), "factor1": (0, 1)}),))
@@ -78,7 +78,7 @@ class Selected:
 @final
 @dataclass(frozen=True, eq=False)
 class SelectedDataset(Dataset):
-    """Observations of another dataset by their row numbers in it."""
+    """Observations of another dataset by their row indices in it."""
 
     schema: Schema
     source: Dataset

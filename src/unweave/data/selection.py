@@ -1,4 +1,4 @@
-"""Selections: specs that choose observations of a dataset by their row numbers."""
+"""Selections: specs that choose observations of a dataset by their row indices."""
 
 import itertools
 import math
@@ -192,7 +192,7 @@ def _labelled(dataset: Dataset, rows: Tensor, columns: Sequence[int]) -> tuple[T
 
 
 def _without_labels(dataset: Dataset, names: Sequence[str]) -> str:
-    """Say how many observations of the dataset cannot be selected for want of a label."""
+    """Say how many observations of the dataset cannot be selected because a label is missing."""
     schema = dataset.schema
     if schema.lattice is not None:
         return ""
@@ -235,7 +235,7 @@ def _combination_numbers(schema: Schema, factors: Tensor, columns: Sequence[int]
 
 
 def _class_numbers(schema: Schema, name: str, given: Sequence[Class]) -> list[int]:
-    """Return the numbers of the given classes of a factor, sorted and without repeats."""
+    """Return the indices of the given classes of a factor, sorted and without repeats."""
     column = schema.column(name)
     labels, size = schema.factor_labels[column], schema.factor_sizes[column]
     return sorted({number for each in given for number in _matches(name, each, labels, size)})

@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from unweave.core import spec
+from unweave.core.groups import grouped
 from unweave.core.intervals import welch_interval
 from unweave.data.splits import on_split, split_of
 from unweave.evaluation.comparison import ComparedRun, Comparison, Contrast, RunGroup, Section
@@ -63,7 +64,7 @@ def compared_models(
     seed: int = 0,
     score: ScoreModels | None = None,
 ) -> list[ComparedRun]:
-    """Return what a comparison reads of models: stored or computed scores, and codes.
+    """Return the results of models that a comparison needs: stored or computed scores, and codes.
 
     `score(models, metrics)` computes the scores that are missing, from the same rows and seed
     (default: `evaluate`). A score that it leaves out is missing in the comparison.
@@ -90,7 +91,7 @@ def compared_model(model: FittedModel) -> ComparedRun:
 
 
 def compared_folder(folder: RunFolder, split: str | None = None) -> ComparedRun:
-    """Return the stored log of a run, and its scores of a split (default: its own)."""
+    """Return the stored log of a run, and its scores on a split (default: its own)."""
     run, every, record = folder.read_run(), folder.scores, folder.read_data()
     log = folder.read_log()
     stored = every.get(split) if split else next(iter(every.values()), None)
@@ -127,33 +128,33 @@ def _with_metrics(
     seed: int,
     score: ScoreModels,
 ) -> list[ComparedRun]:
-    """Give each run the scores that were asked for, stored ones if they are of the same facts.
+    """Add the requested scores to each run, reusing stored ones that have the same `ScoreFacts`.
 
-    UDR is of a group, which computes it.
+    UDR is left out: groups compute it.
     """
     of_tables, of_models = split_model_metrics(metrics)
     choices = [*(of_tables or ()), *(key for key in of_models if key != UDR)]
-    found = []
+    scored = []
     for run, model in zip(runs, models, strict=True):
         facts = score_facts(model, rows, seed=seed)
         scores = run.scores if run.facts == facts else {}
-        found.append(replace(run, scores=scores, facts=facts, unused=""))
-    missing = [n for n, run in enumerate(found) if _lacks(run.scores, choices)]
+        scored.append(replace(run, scores=scores, facts=facts, unused=""))
+    missing = [n for n, run in enumerate(scored) if _lacks(run.scores, choices)]
     if missing:
         computed = score([models[n] for n in missing], choices)
         for n, scores in zip(missing, computed, strict=True):
-            found[n] = replace(found[n], scores={**found[n].scores, **scores})
+            scored[n] = replace(scored[n], scores={**scored[n].scores, **scores})
     wanted = metric_keys(choices)
     return [
         replace(run, scores={key: s for key, s in run.scores.items() if key in wanted})
-        for run in found
+        for run in scored
     ]
 
 
 def _lacks(scores: Iterable[str], choices: Iterable[MetricChoice]) -> bool:
-    """Return whether a metric of a choice has no score.
+    """Return whether a chosen metric has no score.
 
-    A metric may have several protocols, of which some may not apply: one is enough.
+    Some protocols of a metric may not apply, so one score is enough.
     """
     present, by_metric = set(scores), dict[tuple[int, str], set[str]]()
     for number, choice in enumerate(choices):
@@ -181,9 +182,7 @@ def compare_runs(runs: Sequence[ComparedRun], level: float = 0.95, seed: int = 0
     if copies := len(finished) - len(distinct):
         are = "is a copy" if copies == 1 else "are copies"
         notes.append(f"{copies} of the runs {are} of others and left out")
-    datasets: dict[str, list[ComparedRun]] = {}
-    for run in distinct:
-        datasets.setdefault(run.data, []).append(run)
+    datasets = grouped((run.data, run) for run in distinct)
     if len(datasets) > 1:
         notes.append(
             f"the runs are on {len(datasets)} different datasets, each in a section of its own: "
@@ -265,16 +264,25 @@ def _contrast(name: str, groups: Sequence[RunGroup], level: float) -> Contrast |
 
 def direction(name: str) -> int | None:
     """Return 1 if a larger value is better, -1 if a smaller one is, None if neither holds."""
-    key, last = name.removeprefix("metrics/").split()[0], name.split("/")[-1]
+    last = name.split("/")[-1]
     if last == _LOWER:
         return -1
-    return 1 if key in METRICS or name == LIKELIHOOD or last == "r2" else None
+    return 1 if _key(name) in METRICS or name == LIKELIHOOD or last == "r2" else None
+
+
+def _key(name: str) -> str:
+    """Return the key of the metric that a quantity is, or is a part of.
+
+    >>> _key("metrics/mig/chen2018"), _key("mig/chen2018 shape")
+    ('mig/chen2018', 'mig/chen2018')
+    """
+    return name.removeprefix("metrics/").split()[0]
 
 
 def _leaves_range(group: RunGroup, name: str, level: float) -> bool:
-    """Whether the interval of a score whose values are in [0, 1] contains others."""
+    """Whether the interval of a score between 0 and 1 leaves this range."""
     estimate, values = group.estimate(name, level), group.values(name)
-    if name.split()[0] not in METRICS or estimate is None or estimate.low is None:
+    if _key(name) not in METRICS or estimate is None or estimate.low is None:
         return False
     ends = estimate.low, estimate.high or 0.0
     return all(0 <= value <= 1 for value in values) and not all(0 <= end <= 1 for end in ends)
@@ -295,7 +303,9 @@ def _section_notes(section: Section, level: float) -> list[str]:
     ]
     places = len({spec.digest(run.run.data) for run in runs})
     if places > 1:
-        notes.append(f"{section.data}: {places} places hold the same data, which count as one")
+        notes.append(
+            f"{section.data}: {places} places hold the same data, which count as one dataset"
+        )
     facts = [run.facts for run in runs if run.facts]
     kinds = {
         "splits": {each.split for each in facts},

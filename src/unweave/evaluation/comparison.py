@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from unweave.core.intervals import Estimate, holm, mean_interval, welch_interval, welch_p
+from unweave.core.intervals import EQUAL, Estimate, holm, mean_interval, welch_interval, welch_p
 from unweave.core.text import csv_text
 from unweave.evaluation.shared_latents import SharedLatent
 from unweave.metrics import Score, Table
@@ -18,7 +18,6 @@ from unweave.training.run import Run
 from unweave.training.store import ScoreFacts
 
 _HUGE = 1e150  # numbers whose squares may be infinite
-_EQUAL = 1e-9  # smaller differences are due to rounding
 _TERMS = ("terms/distortion", "terms/rate")  # other terms are not of every objective
 
 
@@ -57,7 +56,7 @@ class ComparedRun:
         every = final_values(end_of(self.log), self.measures)
         final = {n: x for n, x in every.items() if n in _TERMS or not n.startswith("terms/")}
         for key, score in self.scores.items():
-            if key != UDR:  # which is of a group
+            if key != UDR:  # a property of a group
                 final[key] = float(score.value)
                 final |= {f"{key} {part}": value for part, value in score.components.items()}
         return final
@@ -69,7 +68,7 @@ class RunGroup:
 
     `settings` are those that differ between groups. `udr` has a score for each run and `latents`
     the latents matched across the runs, both empty for fewer than two encoded runs; models in
-    `latents` are numbers of `encoded`.
+    `latents` are indices into `encoded`.
     """
 
     name: str
@@ -105,7 +104,7 @@ class Contrast(NamedTuple):
     @property
     def tied(self) -> bool:
         """Whether both means are the same, up to rounding."""
-        return abs(self.difference.value) < _EQUAL
+        return abs(self.difference.value) < EQUAL
 
     @property
     def distinguishable(self) -> bool | None:
@@ -213,36 +212,40 @@ class Comparison:
         ]  # fmt: skip
         return csv_text(head, rows)
 
-    def to_json(self) -> dict[str, Any]:
-        """Return the comparison as plain dicts, lists, strings and numbers."""
-        return {
-            "level": self.level,
-            "notes": list(self.notes),
-            "sections": [
-                {
-                    "data": section.data,
-                    "settings": list(section.settings),
-                    "groups": [_group_json(g, section, self.level) for g in section.groups],
-                    "best": [
-                        {
-                            "quantity": each.quantity,
-                            "best": each.best.name,
-                            "second": each.second.name,
-                            "difference": each.difference._asdict(),
-                            "distinguishable": each.distinguishable,
-                        }
-                        for each in section.contrasts
-                    ],
-                    "pairwise": [
-                        each._asdict()
-                        | {"group": each.group.name, "other": each.other.name}
-                        | {"difference": each.difference._asdict()}
-                        for each in section.pairwise(self.level)
-                    ],
-                }
-                for section in self.sections
-            ],
-        }
+    def to_json(self, *, pairwise: bool = False) -> dict[str, Any]:
+        """Return the comparison as plain dicts, lists, strings and numbers.
+
+        With `pairwise` it includes all pairs of groups.
+        """
+        sections = [
+            {
+                "data": section.data,
+                "settings": list(section.settings),
+                "groups": [_group_json(g, section, self.level) for g in section.groups],
+                "best": [
+                    {
+                        "quantity": each.quantity,
+                        "best": each.best.name,
+                        "second": each.second.name,
+                        "difference": each.difference._asdict(),
+                        "distinguishable": each.distinguishable,
+                    }
+                    for each in section.contrasts
+                ],
+            }
+            | ({"pairwise": _pairs_json(section, self.level)} if pairwise else {})
+            for section in self.sections
+        ]
+        return {"level": self.level, "notes": list(self.notes), "sections": sections}
+
+
+def _pairs_json(section: Section, level: float) -> list[dict[str, Any]]:
+    return [
+        each._asdict()
+        | {"group": each.group.name, "other": each.other.name}
+        | {"difference": each.difference._asdict()}
+        for each in section.pairwise(level)
+    ]
 
 
 def _group_json(group: RunGroup, section: Section, level: float) -> dict[str, Any]:

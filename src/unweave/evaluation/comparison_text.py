@@ -11,7 +11,7 @@ from markupsafe import Markup
 from unweave.core.console import table_text
 from unweave.core.hints import count_noun
 from unweave.core.html import html_table
-from unweave.core.intervals import Estimate
+from unweave.core.intervals import EQUAL, Estimate
 from unweave.core.text import visible
 from unweave.evaluation.shared_latents import SAME
 from unweave.metrics.score import Score
@@ -106,11 +106,11 @@ def estimate_text(group: RunGroup, name: str, level: float) -> str:
 
     Equal values have no interval: it would be ± 0, as if they were exact.
     """
-    estimate, count = group.estimate(name, level), len(group.values(name))
+    estimate, values = group.estimate(name, level), group.values(name)
     if estimate is None:
         return "-"
-    few = f" ({count})" if count < len(group.runs) else ""
-    if count > 1 and len(set(group.values(name))) == 1:
+    few = f" ({len(values)})" if len(values) < len(group.runs) else ""
+    if len(values) > 1 and max(values) - min(values) < EQUAL:
         return f"{mean_text(estimate._replace(low=None, high=None))} {_EQUAL}{few}"
     return mean_text(estimate) + few
 

@@ -25,6 +25,7 @@ import numpy as np
 from torch import Tensor
 
 from unweave.aggregate import Summary
+from unweave.core.groups import grouped
 from unweave.core.noise import Noise
 from unweave.core.notes import capture_warnings
 from unweave.core.parallel import own_cores, process_map
@@ -72,7 +73,7 @@ _AT_ONCE = 2**30  # weights and codes on the device at once, in numbers: 4 GB
 class EncodedModel(NamedTuple):
     """A model and the posteriors of rows of its data."""
 
-    number: int  # among the models
+    number: int  # its index among the models
     model: FittedModel
     rows: Tensor  # (N,) indices of the observations
     q: Distribution  # q(z|x) of each
@@ -229,16 +230,20 @@ def evaluate(
 def score_models(
     models: Sequence[FittedModel], keys: Sequence[str], tables: Mapping[int, Table], seed: int = 0
 ) -> Iterator[tuple[int, Score | ValueError]]:
-    """Yield the number of each model with each of its scores that no table of its own gives.
+    """Yield (index of the model, score) for scores that need more than the model's own table.
 
     `keys` are `LIKELIHOOD`, the importance-weighted bound of 100 observations with 100 particles
     each, `RATE_PARTS` under the exact q(z) of all observations, as `Measure` computes them, and
     `UDR` over the models that differ only in their seed, for which `tables` has the table of each.
-    If a model cannot be scored, the error that says why takes the place of the score.
+    If a model cannot be scored, the error that says why takes the place of its scores.
     """
     parts = [key for key in keys if key in RATE_PARTS]
     for each in encode(models, None) if parts else ():
-        summary = each.model.summarise(each.q, SUMMARY_SAMPLES, seed)
+        try:
+            summary = each.model.summarise(each.q, SUMMARY_SAMPLES, seed)
+        except ValueError as error:
+            yield each.number, error
+            continue
         for key in parts:
             yield each.number, rate_part_score(summary, key, len(each.rows))
     if LIKELIHOOD in keys:
@@ -275,7 +280,7 @@ def content_of(model: FittedModel) -> str:
 
 
 def seed_groups(models: Sequence[FittedModel]) -> list[list[int]]:
-    """Return the numbers of the models that differ only in their seed and are on the same data."""
+    """Return the indices of the models that differ only in their seed and are on the same data."""
     return same_but_for_the_seed([m.run for m in models], [content_of(m) for m in models])
 
 
@@ -288,8 +293,10 @@ def _udr(tables: Sequence[Table], seed: int) -> Sequence[Score | ValueError]:
             )
         ]
     kl = [table.kl for table in tables if table.kl is not None]
-    scores = udr([table.codes for table in tables], kl=kl, seed=seed)
-    return scores
+    try:
+        return udr([table.codes for table in tables], kl=kl, seed=seed)
+    except ValueError as error:
+        return [error] * len(tables)
 
 
 def map_tables(
@@ -299,10 +306,10 @@ def map_tables(
     progress: Callable[[int], object] | None = None,
     codes: Codes = "mean",
 ) -> Iterator[tuple[int, Table, R]]:
-    """Yield the number of each model, its table, and `function(table)`, computed in processes.
+    """Yield the index of each model, its table, and `function(table)`, computed in processes.
 
     Tables are passed on while other models are still being encoded, in the order of `encode`, which
-    `progress` is for. The function is pickled.
+    calls `progress`. The function is pickled.
     """
     waiting: deque[tuple[int, Table]] = deque()
 
@@ -449,9 +456,7 @@ def _mixtures(latent: Latent, p: Distribution, z: Tensor) -> dict[str, tuple[Mix
 
 def _groups(models: Sequence[FittedModel], rows: int | None) -> Iterator[list[int]]:
     """Yield the numbers of models that are encoded together."""
-    groups: dict[tuple[int, str], list[int]] = {}
-    for number, model in enumerate(models):
-        groups.setdefault((id(model.dataset), model.run.lane_key), []).append(number)
+    groups = grouped(((id(m.dataset), m.run.lane_key), number) for number, m in enumerate(models))
     for numbers in groups.values():
         model = models[numbers[0]]
         weights = sum(value.numel() for value in model.trained.weights.values())

@@ -20,11 +20,13 @@ import numpy as np
 
 from unweave.core import files, spec
 from unweave.core.console import PlainConsole
+from unweave.core.groups import grouped
 from unweave.core.hints import nearest
 from unweave.core.notes import print_notes
 from unweave.core.optimisers import Adam
 from unweave.core.spec import digest
 from unweave.data.splits import AnySplit, with_split
+from unweave.evaluation.collapse import collapse_warning
 from unweave.evaluation.model import FittedModel, as_data
 from unweave.evaluation.monitor import Measure, as_measures
 from unweave.evaluation.overfitting import overfit_warning
@@ -36,23 +38,22 @@ from unweave.likelihoods import Likelihood
 from unweave.networks import Network
 from unweave.objectives import Label, Objective
 from unweave.training import Outcome, Precision, Progress, Row, Silent, TrainingInterrupted, notes
-from unweave.training.collapse import collapse_warning
 from unweave.training.final_terms import collapsed
 from unweave.training.overrides import OTHER_NAMES
 from unweave.training.own_data import Datasets, is_own_data, suggest
+from unweave.training.own_data_settings import settings_lines
 from unweave.training.precision import check_precision
 from unweave.training.processes import ALONE, Processes
 from unweave.training.progress import ConsoleProgress, failure_text
 from unweave.training.remote_stores import store_root
 from unweave.training.run import Run
-from unweave.training.settings import settings_lines
 from unweave.training.store import Store
 
 AnyProgress = bool | Progress | Callable[[int, Sequence[Row]], object]
 
 
 class Fields(TypedDict, total=False):
-    """The fields of `Run` that `fit` takes beside the data and the seed."""
+    """The fields of `Run` that `fit` takes besides the data and the seed."""
 
     latent: Latent
     objective: Objective
@@ -65,7 +66,7 @@ class Fields(TypedDict, total=False):
 
 
 class Options(Fields, total=False):
-    """All that `fit` takes beside the data and the seed."""
+    """All that `fit` takes besides the data and the seed."""
 
     device: str
     store: str | Path | None
@@ -130,7 +131,7 @@ def fit(
     """
     if _others:
         raise TypeError(
-            "fit takes the data alone, and everything else by name: give labels together with the "
+            "fit takes only the data by position, the rest by name: give labels together with the "
             "data, as in uw.fit(uw.data.from_array(x, y))"
         )
     check_fields(fields)
@@ -230,9 +231,7 @@ def train_runs(
     """
     for text in () if console else dict.fromkeys(t for run in runs for t in run.idle_weights):
         warnings.warn(text, stacklevel=3)  # with a console, a note says so
-    by_data: dict[str, list[Run]] = {}
-    for run in runs:
-        by_data.setdefault(digest(run.data), []).append(run)
+    by_data = grouped((digest(run.data), run) for run in runs)
     given: dict[str, Any] = {
         "store": files.disk.name(store.root.absolute()) if store else None,
         "device": device,
@@ -335,7 +334,7 @@ def _as_progress(progress: AnyProgress, console: PlainConsole) -> Progress:
     )
 
 
-_SHOWN = 3  # classes that are named of those that have a field
+_SHOWN = 3  # classes with a field that a message names
 _PARTS: dict[str, dict[str, type]] = {
     name: spec.members(hint) for name, hint in get_type_hints(Run, include_extras=True).items()
 }
@@ -389,16 +388,16 @@ def _place(name: str, value: object) -> str:
     owner, _, field = path.rpartition(".")
     if not owner and path in _PARTS:
         return f"did you mean {path}?"
-    found = []
+    owners = []
     for part, kinds in _PARTS.items():
         having = [cls for cls in kinds.values() if field in spec.field_names(cls)]
         if having and part != "data" and owner in ("", part):
             usual = type(getattr(Run(), part))
-            found += [(part, cls) for cls in ([usual] if usual in having else having[:_SHOWN])]
-    if not found:
+            owners += [(part, cls) for cls in ([usual] if usual in having else having[:_SHOWN])]
+    if not owners:
         return nearest(name, [part for part in _PARTS if part not in ("data", "init")])
     given = repr(value) if field == "size" and isinstance(value, int) else f"{field}={value!r}"
-    return f"did you mean {' or '.join(f'{p}={_call(p, c, given)}' for p, c in found)}?"
+    return f"did you mean {' or '.join(f'{p}={_call(p, c, given)}' for p, c in owners)}?"
 
 
 def _call(part: str, cls: type, arguments: str = "") -> str:

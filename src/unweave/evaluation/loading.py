@@ -10,6 +10,7 @@ from torch import Tensor
 
 from unweave.core.files import error_text
 from unweave.core.hints import nearest_path
+from unweave.core.outputs import DEFAULT_STORE
 from unweave.data.splits import AnySplit, takes_all
 from unweave.evaluation.model import FittedModel
 from unweave.evaluation.source import SourceFinder
@@ -21,8 +22,6 @@ from unweave.training.run import Run
 from unweave.training.run_files import run_paths
 from unweave.training.state import check_tensors
 from unweave.training.store import DataRecord, RunFolder, Store
-
-_USUAL_STORE = "runs"  # where the commands keep runs by default
 
 
 @overload
@@ -59,8 +58,8 @@ def load(
 
     If the path does not exist, its last part may be the start of a digest, as in
     `load("runs/3f2a")`, if only one run in that folder starts with it. `load("3f2a")` looks in the
-    folder runs, as the commands do, unless there are runs in this one. A run that is not finished
-    has its newest weights.
+    folder `runs`, as the commands do, unless the current folder has runs. A run that is not
+    finished has its newest weights.
 
     The data are loaded only when something is first measured on them, and runs on the same data
     share them. `data` is where the data are now, if they have moved, or the array that a run was
@@ -79,7 +78,7 @@ def load(
 def load_each(
     paths: Iterable[Path], *, data: Any = None, split: AnySplit | None = None, device: str = "auto"
 ) -> tuple[list[FittedModel], dict[Path, str]]:
-    """Load the runs that can be loaded with their data; also return why each other one cannot."""
+    """Load the runs that can be loaded with their data; also return why the others cannot."""
     finder = SourceFinder(data, split, pick_device(device))
     models: list[FittedModel] = []
     reasons: dict[Path, str] = {}
@@ -155,9 +154,8 @@ def _expected_weights(run: Run, shape: tuple[int, ...]) -> dict[str, Tensor]:
 
 def _named(path: Path) -> RunFolder:
     """Find a run by the start of its digest; without a folder, also in that of the commands."""
-    usual = Path(_USUAL_STORE)
-    alone = path.name == str(path) and usual.is_dir() and not run_paths(path.parent)
-    return Store(usual if alone else path.parent).named(path.name)
+    alone = path.name == str(path) and DEFAULT_STORE.is_dir() and not run_paths(path.parent)
+    return Store(DEFAULT_STORE if alone else path.parent).named(path.name)
 
 
 def _read(path: Path) -> tuple[Outcome, DataRecord, Path | None]:

@@ -182,7 +182,7 @@ class FittedModel:
         return self.schema.scaling.invert(decoded)
 
     def draw_noise(self, count: int, seed: int = 0) -> Array:
-        """Draw the noise that a generator takes beside the codes, N(0, 1), (count, E)."""
+        """Draw the noise that a generator takes besides the codes, N(0, 1), (count, E)."""
         shape = (count, self.trained.nets.model.noise)
         return _numpy(Noise(seed, 0, "noise").normal(shape, "noise"))
 
@@ -364,7 +364,7 @@ class FittedModel:
         return open_like(path, self.schema, self.run.data)
 
     def _observations(self, x: Observations) -> Iterator[Tensor]:
-        """Yield observations as the networks see them, as many as go through them at once."""
+        """Yield observations as the networks see them, in batches that go through them at once."""
         if isinstance(x, (str, Path)):
             x = self.open(x)
         if isinstance(x, Dataset):
@@ -384,7 +384,7 @@ class FittedModel:
                 yield read_like(self.schema, array[start : start + size], self.device)
 
     def _chunks(self, rows: Tensor) -> Sequence[Tensor]:
-        """Split rows of observations or codes into as many as go through the networks at once."""
+        """Split rows of observations or codes into batches that go through the networks at once."""
         chunks: Sequence[Tensor] = rows.split(self.trained.chunk(self.schema.shape))
         return chunks
 

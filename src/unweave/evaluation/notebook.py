@@ -14,7 +14,7 @@ from PIL import Image
 from unweave.core.hints import count_noun
 from unweave.core.html import html_table, sparkline
 from unweave.core.text import number_text, visible
-from unweave.training.configuration import data_name, latent_text
+from unweave.training.run_text import data_name, latent_text
 from unweave.training.step import LOSS
 
 if TYPE_CHECKING:
@@ -33,7 +33,7 @@ def model_html(model: FittedModel) -> Markup:
     steps = model.log[-1]["step"] if model.log else run.steps
     facts = [
         ["objective", repr(run.objective)],
-        ["data", f"{data_name(run)}, {model.schema.size:,} of {shape}"],
+        ["data", f"{data_name(run.data)}, {model.schema.size:,} of {shape}"],
         ["latent space", latent_text(run.latent)],
         ["trained", f"{count_noun(int(steps), 'step')} of {run.batch_size}, seed {run.seed}"],
         *([["folder", str(model.folder)]] if model.folder else []),

@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from typing import NamedTuple
 
+from unweave.evaluation.validation import held_out_losses, note_on_runs
 from unweave.training import Outcome, Row
 from unweave.training.final_terms import mean_terms
 
@@ -28,7 +29,7 @@ class Overfit(NamedTuple):
 
 
 def overfit(log: Sequence[Row], measures: Sequence[Row]) -> Overfit | None:
-    """Return the best step of a run, if its held-out distortion has risen well above that since.
+    """Return the best step of a run, if its held-out distortion has risen much since then.
 
     The distortion has to have risen by more than half of what it fell since it was first measured,
     and by more than 1 nat and 5 %, at five measurements or more. At the best step, both the
@@ -36,13 +37,11 @@ def overfit(log: Sequence[Row], measures: Sequence[Row]) -> Overfit | None:
     rises while the weight of the rate changes. For the same reason, the distortion of the training
     data must have fallen since.
     """
-    rows = [row for row in measures if None not in row.get("validation", {"": None}).values()]
-    if len(rows) < _LEAST_MEASUREMENTS:
+    found = held_out_losses(measures)
+    if len(found) < _LEAST_MEASUREMENTS:
         return None
-    held_out = [row["validation"] for row in rows]
-    steps = [row["step"] for row in rows]
-    distortions = [each["distortion"] for each in held_out]
-    losses = [each["distortion"] + each["rate"] for each in held_out]
+    steps, losses = [step for step, _ in found], [loss.total for _, loss in found]
+    distortions = [loss.distortion for _, loss in found]
     best = max(values.index(min(values)) for values in (distortions, losses))
     first, least, last = distortions[0], distortions[best], distortions[-1]
     if last - least <= max(_SHARE * (first - least), _LEAST_RISE, _LEAST_SHARE * abs(least)):
@@ -60,13 +59,5 @@ def overfit(log: Sequence[Row], measures: Sequence[Row]) -> Overfit | None:
 
 def overfit_warning(outcomes: Sequence[Outcome]) -> str:
     """Say which runs memorise their training data, in one line; "" if none does."""
-    trained = [outcome for outcome in outcomes if not outcome.failure]
-    found = [(each, over) for each in trained if (over := overfit(each.log, each.measures))]
-    if not found:
-        return ""
-    which = ""
-    if len(trained) > 1:
-        which = (
-            f"{len(found)} of {len(trained)} runs overfit, such as seed {found[0][0].run.seed}: "
-        )
-    return f"WARNING: {which}{found[0][1]}"
+    note = note_on_runs(outcomes, lambda each: overfit(each.log, each.measures), "overfit")
+    return note and f"WARNING: {note}"

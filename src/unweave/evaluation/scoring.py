@@ -51,7 +51,7 @@ def unscored(why: str) -> dict[str, Any]:
 def try_to_score(
     function: Callable[..., Scores], metrics: Sequence[MetricChoice] | None, table: Table
 ) -> TableScores:
-    """Score a table; if that fails, score it by each metric that was named alone."""
+    """Score a table; if that fails, try each named metric on its own."""
     try:
         return TableScores(*capture_warnings(partial(function, metrics=metrics), table), [])
     except ValueError as error:
@@ -98,7 +98,7 @@ class ScoringTask:
 
     @property
     def paths(self) -> dict[Path, str]:
-        """The folders by where this process finds them."""
+        """The folders by the paths at which this process finds them."""
         return {_local(folder): folder for folder in self.folders}
 
     def run(self) -> dict[str, dict[str, Any]]:
@@ -141,10 +141,10 @@ class Scorer(Protocol):
 def map_tables_on(
     on: Scorer, models: Sequence[FittedModel], task: ScoringTask
 ) -> Iterator[tuple[int, Table | None, TableScores]]:
-    """Score models in other processes; yield the number of each, its table, and its scores.
+    """Score models in other processes; yield the index of each, its table, and its scores.
 
-    The folders of the task are those of the models, which need one. A model that could not be
-    encoded, or whose folder is in use, has no table.
+    The folders of the task are those of the models, each of which must have one. A model that could
+    not be encoded, or whose folder is in use, has no table.
     """
     if not models:
         return

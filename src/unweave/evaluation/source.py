@@ -1,4 +1,4 @@
-"""The data of a trained model: where they are, loaded at first use, and whether they are the same.
+"""The data of a trained model: found, loaded at first use, and checked to be the same.
 
 A model needs its data only to be evaluated on them; what encoding and decoding need is in its run.
 """
@@ -41,7 +41,7 @@ _ADVICE = 'if they are elsewhere, say where: load(path, data="new/place"), or --
 
 
 class DataSource:
-    """Data that a model is on: a spec, and the dataset, which is loaded at first use.
+    """The data of a model: a spec, and the dataset, which is loaded at first use.
 
     Args:
         data: the spec of the data.
@@ -76,7 +76,7 @@ class DataSource:
 
     @property
     def dataset(self) -> Dataset:
-        """The data; they are loaded, and compared with those of the training, at first use."""
+        """The data; they are loaded, and compared with the training data, at first use."""
         if self._dataset is None:
             dataset = self._load()
             if split_of(self.data) == split_of(self.trained_on):
@@ -116,9 +116,9 @@ class DataSource:
             ) from None
 
     def _check(self, dataset: Dataset) -> None:
-        """Refuse observations other than those of the training; note other labels."""
-        expected, found = self.record, dataset.schema
-        same = dataset.fingerprint == expected.fingerprint and found.shape == expected.schema.shape
+        """Refuse observations that differ from the training data; warn if labels differ."""
+        expected, schema = self.record, dataset.schema
+        same = dataset.fingerprint == expected.fingerprint and schema.shape == expected.schema.shape
         if not same or not (expected.fingerprint or self.data == self.trained_on):
             if self.data == self.trained_on:
                 changed = changed_data(self.data)
@@ -126,15 +126,15 @@ class DataSource:
             raise ValueError(
                 f"the model was trained on other data: expected {_describe(expected.schema)}, with "
                 f"fingerprint {expected.fingerprint or digest(self.trained_on)}, got "
-                f"{_describe(found)}, with {dataset.fingerprint or digest(self.data)}"
+                f"{_describe(schema)}, with {dataset.fingerprint or digest(self.data)}"
             )
-        if not found.scaling.close_to(expected.schema.scaling):
+        if not schema.scaling.close_to(expected.schema.scaling):
             raise ValueError(
                 "these are the data that the model was trained on, but they were scaled in another "
-                f"way: expected {expected.schema.scaling}, got {found.scaling}; give the spec that "
-                "was used, data=..."
+                f"way: expected {expected.schema.scaling}, got {schema.scaling}; give the spec "
+                "that was used, data=..."
             )
-        if expected.schema.factor_names and not found.factor_names:
+        if expected.schema.factor_names and not schema.factor_names:
             warnings.warn(
                 "these data have no labels, unlike the training data; for scores with factors, "
                 "give them too: data=from_array(images, factors)",
@@ -188,7 +188,7 @@ class SourceFinder:
         return self._arrays[key]
 
     def _place(self, trained_on: Data, schema: Schema) -> Data:
-        """Return the spec of the data at their place, on the split of the training."""
+        """Return the spec of the data where they are now, on the split that was trained on."""
         if self.data is None:
             return trained_on
         data: Data
@@ -253,7 +253,7 @@ def _with_source(data: Data, source: Data) -> Data:
 
 
 def open_like(path: str | Path, schema: Schema, data: Data) -> NewObservations:
-    """Open new observations at a path, to be read and scaled as those of a model were.
+    """Open new observations at a path, read and scaled like the training data of a model.
 
     Images get the size and channels of the model's, and columns of a table are found by name.
     Labels are not read. Images of 8 bits are in [0, 1] if those of the model are.

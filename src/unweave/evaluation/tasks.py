@@ -84,7 +84,7 @@ class Task:
         return any(folder.locked for folder in self.folders if not folder.ended)
 
     def read_outcomes(self) -> list[Outcome]:
-        """Read the outcomes of runs, which other processes may have trained, so far."""
+        """Read the outcomes so far of runs, which other processes may have trained."""
         return [
             recall(folder, run) if (folder.path / RUN).exists() else Outcome(run, None, [], None)
             for run, folder in zip(self.runs, self.pull(), strict=True)

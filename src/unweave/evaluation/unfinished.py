@@ -7,11 +7,12 @@ from typing import NamedTuple
 
 import numpy as np
 
+from unweave.evaluation.validation import held_out_losses, note_on_runs
 from unweave.training import Outcome, Row
 
 _LEAST_MEASUREMENTS = 10
 _END = 3  # the end of a run is the last third of its measurements, at least five
-_LEAST_T = 6.0  # of the slope: 1 in 1,000 for noise at seven measurements
+_LEAST_T = 6.0  # t of the slope; for noise at seven measurements, it is larger in 1 of 1,000
 _LEAST_FALL = 0.1  # nats over the last tenth of the steps
 _LEAST_SHARE = 0.01  # of what the loss has fallen by since it was first measured
 
@@ -38,15 +39,14 @@ def unfinished(measures: Sequence[Row]) -> Unfinished | None:
     of its slope, and over a tenth of the steps by more than 0.1 nats and 1 % of what the loss has
     fallen by since it was first measured. None if there are fewer than ten measurements.
     """
-    rows = [row for row in measures if None not in row.get("validation", {"": None}).values()]
-    if len(rows) < _LEAST_MEASUREMENTS:
+    losses = held_out_losses(measures)
+    if len(losses) < _LEAST_MEASUREMENTS:
         return None
-    steps = [row["step"] for row in rows]
-    losses = [row["validation"]["distortion"] + row["validation"]["rate"] for row in rows]
-    end = max(5, -(-len(rows) // _END))
-    slope, error = _slope(steps[-end:], losses[-end:])
+    steps, totals = [step for step, _ in losses], [loss.total for _, loss in losses]
+    end = max(5, -(-len(totals) // _END))
+    slope, error = _slope(steps[-end:], totals[-end:])
     fall = -slope * steps[-1] / 10
-    if fall < max(_LEAST_FALL, _LEAST_SHARE * (losses[0] - losses[-1])):
+    if fall < max(_LEAST_FALL, _LEAST_SHARE * (totals[0] - totals[-1])):
         return None
     return Unfinished(fall, 2 * steps[-1]) if -slope > _LEAST_T * error else None
 
@@ -60,11 +60,5 @@ def _slope(steps: Sequence[int], values: Sequence[float]) -> tuple[float, float]
 
 def unfinished_note(outcomes: Sequence[Outcome], stored: bool) -> str:
     """Say which runs stopped too early, in one line; "" if none did."""
-    trained = [outcome for outcome in outcomes if not outcome.failure]
-    found = [(each, early) for each in trained if (early := unfinished(each.measures))]
-    if not found:
-        return ""
-    which = f"seed {found[0][0].run.seed}: " if len(trained) > 1 else ""
-    if len(found) > 1:
-        which = f"{len(found)} of {len(trained)} runs stopped early, such as {which}"
-    return f"{which}{found[0][1]}" + (CONTINUES if stored else "")
+    note = note_on_runs(outcomes, lambda each: unfinished(each.measures), "stopped early")
+    return note + CONTINUES if note and stored else note

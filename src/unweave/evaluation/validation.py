@@ -13,17 +13,17 @@ from unweave.data import Dataset
 from unweave.evaluation.model import chosen_rows
 from unweave.evaluation.stacked import StackedModels
 from unweave.objectives import Nets
-from unweave.training import Row, log_interval
+from unweave.training import Outcome, Row, log_interval
 from unweave.training.run import Run
 
 _MOST_ROWS = 1_000
 _MEAN_ROWS = 10_000  # observations that the mean of the training data is estimated from
-_AT_ONCE = 256  # of them
+_AT_ONCE = 256  # observations loaded at once
 _MOST_TIMES = 20
-_SHARE = 0.04  # of the time of training that validation may take
-_DOMINANT = 0.9  # share of the variance of all that a hundredth of the observations may have
-_NAMED = 3  # of them
-_LEAST = 10  # observations from which few can be told from many
+_SHARE = 0.04  # share of the training time that validation may take
+_DOMINANT = 0.9  # if 1 % of the observations have this share of the variance, they dominate it
+_NAMED = 3  # dominant observations that are named
+_LEAST = 10  # with fewer observations, 1 % of them is not a small part
 
 
 class HeldOutLoss(NamedTuple):
@@ -40,10 +40,10 @@ class HeldOutLoss(NamedTuple):
 
 
 class Dominant(NamedTuple):
-    """Few observations that have nearly all of the variance, most of it first."""
+    """A few observations with nearly all of the variance, those with the most of it first."""
 
     names: Sequence[str]
-    among: int  # so many observations
+    among: int  # number of observations that they are among
     share: float
 
     def describe(self) -> str:
@@ -70,16 +70,41 @@ class Dominant(NamedTuple):
 
 def final_loss(measures: Sequence[Row]) -> HeldOutLoss | None:
     """Return the last held-out loss of a run; None if none was measured, or if it is not finite."""
-    found = [row["validation"] for row in measures if "validation" in row]
-    return HeldOutLoss(**found[-1]) if found and None not in found[-1].values() else None
+    measured = [row for row in measures if "validation" in row]
+    return next((loss for _, loss in held_out_losses(measured[-1:])), None)
+
+
+def held_out_losses(measures: Sequence[Row]) -> list[tuple[int, HeldOutLoss]]:
+    """Return the held-out losses of a run that are finite, with their steps."""
+    rows = [row for row in measures if None not in row.get("validation", {"": None}).values()]
+    return [(row["step"], HeldOutLoss(**row["validation"])) for row in rows]
+
+
+def note_on_runs(
+    outcomes: Sequence[Outcome], find: Callable[[Outcome], object | None], what: str
+) -> str:
+    """Return what `find` says of the first run for which it is not None, and of how many it is.
+
+    "" if there is no such run; failed runs are not looked at.
+    """
+    trained = [outcome for outcome in outcomes if not outcome.failure]
+    every = [(each.run.seed, find(each)) for each in trained]
+    found = [(seed, text) for seed, text in every if text is not None]
+    if not found:
+        return ""
+    seed, first = found[0]
+    which = f"seed {seed}: " if len(trained) > 1 else ""
+    if len(found) > 1:
+        which = f"{len(found)} of {len(trained)} runs {what}, such as {which}"
+    return f"{which}{first}"
 
 
 class Validation:
     """Observations to measure a loss on, held out if any are, and those that runs are trained on.
 
-    R^2 = 1 - sum (x - E[x|z])^2 / sum (x - m)^2, z the mean of q(z|x), and m the mean of the
-    observations of the training. It is 0 for a model that ignores its codes, and below 0 for one
-    that does worse. Values are compared as the networks see them, after scaling.
+    R^2 = 1 - sum (x - E[x|z])^2 / sum (x - m)^2, where z is the mean of q(z|x) and m the mean of
+    the training data. It is 0 for a model that ignores its codes, and below 0 for one that does
+    worse. Values are compared as the networks see them, after scaling.
     """
 
     def __init__(self, held_out: Dataset, trained_on: Dataset) -> None:
@@ -106,18 +131,18 @@ class Validation:
 
     @cached_property
     def dominant(self) -> Dominant | None:
-        """The observations that have nearly all of the variance, if a hundredth of them do.
+        """The few observations (at most 1 %) with nearly all of the variance, if there are any.
 
-        R^2 is then about these alone: if they are held out, by definition, and if they are among
-        those of the training, because they move the mean that others are compared with.
+        R^2 then describes these alone: if they are held out, by definition; if they are among the
+        training data, because they move the mean that others are compared with.
         """
         trained_on = chosen_rows(self.trained_on, _MEAN_ROWS)
         pairs = (self.trained_on, trained_on, "training"), (self.dataset, self.index, "held-out")
-        found = [each for pair in pairs if (each := self._dominant(*pair))]
-        return max(found, key=lambda each: each.share, default=None)
+        dominant = [each for pair in pairs if (each := self._dominant(*pair))]
+        return max(dominant, key=lambda each: each.share, default=None)
 
     def _dominant(self, dataset: Dataset, index: Tensor, kind: str) -> Dominant | None:
-        """Return the dominant ones of some observations."""
+        """Return the observations that dominate the variance, or None."""
         parts = [
             (dataset.images(part) - self.mean).double().square().flatten(1).sum(1)
             for part in index.split(_AT_ONCE)
@@ -148,7 +173,7 @@ class Validation:
 
 
 def _losses(noise: Noise) -> Callable[[Nets, Tensor], Tensor]:
-    """Return a function to distortion, rate and squared error of every observation, (B, 3)."""
+    """Return a function that computes distortion, rate and squared error, (B, 3)."""
 
     def compute(nets: Nets, x: Tensor) -> Tensor:
         forward = nets.model(x, noise)

@@ -30,15 +30,14 @@ def lanes_in_memory(job: Job, memory: float) -> int:
 def longest_first(job: Job, tasks: Sequence[Task]) -> list[tuple[int, Task]]:
     """Return tasks of a job with the operations that are left of each, the longest first."""
     each = {task.runs[0].lane_key: task for task in tasks}
-    work = {key: _operations(job.of(task.runs)) for key, task in each.items()}
+    dataset = job.dataset
+    work = {
+        key: count_operations(Lanes(task.runs[:1], dataset, dataset.device))
+        for key, task in each.items()
+    }
     all_steps = [sum(run.steps for run in task.runs) for task in tasks]
     left = [
         (work[task.runs[0].lane_key] * (steps - sum(task.read_steps())), task)
         for task, steps in zip(tasks, all_steps, strict=True)
     ]
     return sorted(left, key=lambda pair: -pair[0])
-
-
-def _operations(job: Job) -> int:
-    """Count the operations of a step of one run."""
-    return count_operations(Lanes(job.task.runs[:1], job.dataset, job.dataset.device))

@@ -187,12 +187,12 @@ def _ready(waiting: Sequence[_Attempt], count: int) -> tuple[list[_Attempt], lis
 
     Others are not looked up, because a store of many runs may be slow.
     """
-    found: dict[str, list[_Attempt]] = {"done": [], "waits": [], "ready": []}
+    by_state: dict[str, list[_Attempt]] = {"done": [], "waits": [], "ready": []}
     for attempt in waiting:
-        if len(found["ready"]) >= count:
+        if len(by_state["ready"]) >= count:
             break
-        found[attempt.look()].append(attempt)
-    return found["ready"], found["done"]
+        by_state[attempt.look()].append(attempt)
+    return by_state["ready"], by_state["done"]
 
 
 def _judge(attempt: _Attempt, ended: Ended, tries: int) -> Ended | None:
@@ -261,7 +261,7 @@ class RemoteExecutor(abc.ABC):
 
     lanes: int | None  # runs in a task; None: as many as give every slot work, at most 64
     tries: int  # submissions of a task without progress
-    outlasting: ClassVar[bool] = False  # whether workers go on after SIGTERM has ended the driver
+    outlasting: ClassVar[bool] = False  # whether workers survive the driver's SIGTERM
 
     @abc.abstractmethod
     def check(self) -> None:
@@ -299,7 +299,7 @@ class RemoteExecutor(abc.ABC):
         failures: list[str] = []
         in_use: list[RunFolder] = []
         first = every[0].task
-        if all(job.task.is_done for job in every):  # nobody has to work, so no cluster is needed
+        if all(job.task.is_done for job in every):  # nothing is left to do, so no cluster is needed
             yield from (Trained(_collect(job.task, in_use)) for job in every)
             _delete_leftovers(first, in_use)
             return
@@ -317,8 +317,8 @@ class RemoteExecutor(abc.ABC):
                     if ended.how == "failed":
                         failures.append(f"{_names(task)}: {ended.text}")
                     else:
-                        found = ended.seconds, ended.steps, task.device, ended.machine
-                        yield Trained(_collect(task, in_use), *found)
+                        facts = ended.seconds, ended.steps, task.device, ended.machine
+                        yield Trained(_collect(task, in_use), *facts)
         _delete_leftovers(first, [] if interrupt.requested else in_use)
         if interrupt.requested:
             stored = [outcome for job in every for outcome in job.task.read_outcomes()]
@@ -345,15 +345,15 @@ class RemoteExecutor(abc.ABC):
     def _tasks(self, jobs: Sequence[Job], pool: Pool) -> list[Task]:
         """Divide jobs into tasks for the workers, the longest first."""
         even = lanes_for(sum(len(job.task.runs) for job in jobs), pool.slots)
-        found: list[tuple[int, Task]] = []
+        sized: list[tuple[int, Task]] = []
         for job in jobs:
             fitting = lanes_in_memory(job, pool.memory) if pool.memory else even
             parts = job.divide(self.lanes or min(even, fitting), torch.device(pool.device))
-            found += longest_first(job, parts)
-        found.sort(key=lambda pair: -pair[0])
+            sized += longest_first(job, parts)
+        sized.sort(key=lambda pair: -pair[0])
         return [
             replace(task, device=pool.device, threads=task.threads or pool.threads)
-            for _, task in found
+            for _, task in sized
         ]
 
 

@@ -90,8 +90,8 @@ class Local(RemoteExecutor):
 class LocalPool:
     """Workers on this machine, one for each device; one that died is started again.
 
-    A device on which several tasks in a row died gets no more, unless it is the last one: it is
-    probably broken, and would otherwise soon take all tasks.
+    A device on which several tasks in a row died gets no further tasks, unless it is the last one:
+    it is probably broken, and all tasks would soon die there.
     """
 
     def __init__(self, devices: Sequence[str]) -> None:

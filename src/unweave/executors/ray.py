@@ -36,7 +36,7 @@ class Ray(RemoteExecutor):
     """
 
     address: str | None = None
-    """Address of the cluster, "auto" for one that runs here; by default also one started here."""
+    """Address of the cluster, "auto" for one that runs here; by default that or a new one."""
     gpus: _Share | None = None
     """GPUs of a task; by default 1 if the cluster has any."""
     cpus: _Share = 1.0

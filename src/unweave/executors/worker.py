@@ -185,8 +185,8 @@ def _train(task: Task) -> Trained:
 class _Log(io.TextIOBase):
     """The log of this worker. Where the store is elsewhere, it is copied there now and then.
 
-    Training goes on without a log if the disk is full; what else cannot be written is an error,
-    which a log that cannot be written must not hide.
+    Training goes on without a log if the disk is full; if another file cannot be written, that is
+    an error, which a failing log must not hide.
     """
 
     def __init__(self, path: Path) -> None:
@@ -249,7 +249,7 @@ def _interruptible() -> Iterator[None]:
 def main() -> None:
     """Do tasks until the standard input ends; then save and stop."""
     replies = os.fdopen(os.dup(1), "w")
-    os.dup2(2, 1)  # what anything prints is no reply
+    os.dup2(2, 1)  # printed text is no reply
     texts: queue.Queue[str | None] = queue.Queue()
     busy, orphaned = threading.Event(), threading.Event()
 

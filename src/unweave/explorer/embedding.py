@@ -37,12 +37,13 @@ def embed(codes: Array, method: Method, seed: int) -> Array:
     check_method(method)
     if len(codes) < _LEAST:
         raise ValueError(
-            f"expected at least {_LEAST} observations for an embedding, got {len(codes)}"
+            f"expected at least {_LEAST} observations for an embedding, got {len(codes)}: encode "
+            "more rows, or leave --embedding out"
         )
     if not np.ptp(codes, axis=0).any():  # both methods find no neighbours in a single point
         return np.zeros((len(codes), 2), np.float32)
     wide = np.pad(codes, ((0, 0), (0, max(0, 2 - codes.shape[1]))))  # start in two dimensions
-    with quietly(method):  # that a fixed seed means one thread, and the like
+    with quietly(method):  # no warnings, such as that a fixed seed means one thread
         package: Any = import_module(method)
         reducer = package.UMAP if method == "umap" else package.PaCMAP
         plane = reducer(n_components=2, random_state=seed).fit_transform(wide)

@@ -8,6 +8,7 @@ from pathlib import Path
 from markupsafe import Markup
 
 from unweave.core.console import err, out
+from unweave.core.outputs import DEFAULT_STORE
 from unweave.evaluation.loading import loader, loader_like
 from unweave.evaluation.model import FittedModel
 from unweave.explorer.library import MOST_OPEN, Library
@@ -43,7 +44,7 @@ class InlinePage:
 def explore(
     models: FittedModel | Sequence[FittedModel] | None = None,
     *,
-    store: str | Path = "runs",
+    store: str | Path = DEFAULT_STORE,
     watch: bool = False,
     port: int = 0,
     open_browser: bool = True,
@@ -70,7 +71,7 @@ def explore(
     return None
 
 
-_SERVER_DEFAULTS = {"store": "runs", "watch": False, "port": 0}
+_SERVER_DEFAULTS = {"store": DEFAULT_STORE, "watch": False, "port": 0}
 
 
 def _inline(

@@ -60,7 +60,7 @@ class Response:
         lines = [f"HTTP/1.1 {self.status.value} {self.status.phrase}"]
         lines += [f"{name}: {value}" for name, value in every.items()]
         head = "\r\n".join([*lines, "", ""]).encode("ascii")
-        # "Not modified" says how long the content is, and does not send it.
+        # "Not modified" gives the length of the content without sending it.
         return head if head_only or self.status is HTTPStatus.NOT_MODIFIED else head + self.body
 
 

@@ -33,14 +33,14 @@ from unweave.explorer.onnx_export import export_decoder, export_encoder
 from unweave.explorer.pictures import colours_of, strip, thumbnail_sheets
 from unweave.explorer.quantiles import prior_quantiles
 from unweave.latents import prior_samples
-from unweave.report.analysis import Analysis, BestVariables, Variable, analyse
+from unweave.report.analysis import Analysis, Variable, analyse
 from unweave.report.pictures import ColourMap, are_pixels, is_image
 from unweave.report.traversals import image_colours
 from unweave.report.vectors import vectors_of
 from unweave.report.verdict import headline
-from unweave.training.configuration import data_name
 from unweave.training.flat_settings import value_text
 from unweave.training.grouping import data_identity
+from unweave.training.run_text import data_name
 
 _PRIOR_SAMPLES = 1_000
 _POSTERIOR_SAMPLES = 2_000  # enough for contours; more would make pages larger
@@ -88,14 +88,14 @@ def model_data(
         step=int(model.log[-1]["step"]) if model.log else run.steps,
         headline=headline(analysis)[1],
         data=_data_fingerprint(model),
-        data_name=data_name(run),
+        data_name=data_name(run.data),
         observation=_observation(analysis, colours),
         size=run.latent.size,
         noise=model.draw_noise(1)[0].tolist(),
         autoencodes=run.objective.autoencodes,
         variables=_variables(analysis),
         rate=_rate(analysis),
-        factors=[_factor(analysis, best) for best in analysis.best_variables],
+        factors=_factors(analysis),
         shares=analysis.shares.values.astype(np.float32),
         above_chance=analysis.shares.above_chance.tolist(),
         chance=analysis.shares.chance.tolist(),
@@ -206,14 +206,22 @@ def _rate(analysis: Analysis) -> Rate:
     )
 
 
-def _factor(analysis: Analysis, best: BestVariables) -> LabelledFactor:
-    schema, name = analysis.model.dataset.schema, best.factor.name
+def _factors(analysis: Analysis) -> list[LabelledFactor]:
+    at_chance = {best.factor.name: best.at_chance for best in analysis.best_variables}
+    return [
+        _factor(analysis, factor.name, at_chance.get(factor.name, "no variable is active"))
+        for _, factor in analysis.factors
+    ]
+
+
+def _factor(analysis: Analysis, name: str, at_chance: str) -> LabelledFactor:
+    schema = analysis.model.dataset.schema
     column, continuous = schema.column(name), name in schema.continuous
     kind = schema.factor(column).kind
     labels = schema.factor_labels[column] or range(schema.factor_sizes[column])
     values = [] if continuous else [value_text(label) for label in labels]
     ordered = continuous or kind != "categorical"
-    return LabelledFactor(name, values, ordered, continuous, best.at_chance)
+    return LabelledFactor(name, values, ordered, continuous, at_chance)
 
 
 # ---- rows of the data

@@ -26,7 +26,7 @@ _OPSET = 18  # onnxruntime-web reads up to 21; the exporter writes 18 without co
 _EXAMPLES = 2  # an example batch of 1 would be taken for the only size
 _CHECKED = (1, 2, 5)  # sizes of batches
 _TOLERANCE = 1e-5  # of the largest value
-_COUNTS = 20.0  # counts below this check a network of counts
+_COUNTS = 20.0  # a network of counts is checked with counts below this
 
 Compute = Callable[[Nets, Tensor], Tensor]
 
@@ -47,7 +47,7 @@ _DECODER = _Part("decoder", "z", "x", lambda nets, z: nets.model.decode(z).mean)
 def export_encoder(model: FittedModel) -> bytes:
     """Return the encoder as ONNX: from "x" (n, *shape) to "mean" (n, D), the mean of q(z|x).
 
-    Observations are as the network has values, so after `schema.scaling.apply`.
+    Observations are scaled as the network sees them, after `schema.scaling.apply`.
     """
     return _export(model, _ENCODER, _observations(model))
 
@@ -55,7 +55,7 @@ def export_encoder(model: FittedModel) -> bytes:
 def export_decoder(model: FittedModel) -> bytes:
     """Return the decoder as ONNX: from "z" (n, D + noise) to "x" (n, *shape), E[x|z].
 
-    The result is as the network has values, so before `schema.scaling.invert`.
+    The result is scaled as the network sees values, before `schema.scaling.invert`.
     """
     return _export(model, _DECODER, _codes(model))
 
@@ -154,7 +154,7 @@ def _reason(error: BaseException) -> str:
 
 @contextlib.contextmanager
 def _operators_listed_once() -> Iterator[None]:
-    """Let exports share torch's list of operators, which takes as long as the rest of an export."""
+    """Let exports share torch's list of operators, which takes as long to build as the rest."""
     registry: Any = import_module("torch.onnx._internal.exporter._registration").ONNXRegistry
     method = registry.from_torchlib
     registry.from_torchlib = staticmethod(partial(_operators, method))

@@ -15,8 +15,9 @@ from unweave.evaluation.compare import direction
 from unweave.evaluation.model import FittedModel
 from unweave.explorer.contents import Curves, RunData, Setting, State, TermLabel
 from unweave.explorer.paths import without_paths
-from unweave.report.text import cut, metric_title, words
-from unweave.training.flat_settings import differing, flatten, value_text, without_places
+from unweave.report.text import cut, is_aggregate, measured_title, metric_title
+from unweave.training.flat_settings import differing, flatten, value_text
+from unweave.training.grouping import without_places
 from unweave.training.run import Run
 from unweave.training.run_files import evenly_spaced
 from unweave.training.store import RunFolder
@@ -188,18 +189,17 @@ def _term(key: str) -> TermLabel:
     TermLabel(name='MIG · chen2018', unit='', better='higher')
     >>> _term("validation/distortion")
     TermLabel(name='held-out distortion', unit='nats', better='lower')
-    >>> _term("metrics/mig/chen2018").name
-    'measured MIG · chen2018'
+    >>> _term("metrics/total_correlation")
+    TermLabel(name='exact total correlation', unit='nats', better='')
     """
     kind, _, measured = key.partition("/")
-    if kind == "validation":
-        name = f"held-out {words(measured)}"
-    elif kind in ("terms", "metrics"):
-        name = f"measured {metric_title(measured)}"
+    if kind in ("terms", "metrics", "validation"):
+        name = measured_title(key)
     else:
         name, measured = metric_title(key), key
+    unit = "nats" if measured in _IN_NATS or is_aggregate(measured) else ""
     better: dict[int | None, Literal["higher", "lower"]] = {1: "higher", -1: "lower"}
-    return TermLabel(name, "nats" if measured in _IN_NATS else "", better.get(direction(key), ""))
+    return TermLabel(name, unit, better.get(direction(key), ""))
 
 
 def named(runs: Sequence[RunData]) -> list[RunData]:
@@ -224,8 +224,8 @@ def names(runs: Sequence[RunData]) -> list[str]:
 def _telling_apart(every: Sequence[Mapping[str, Setting]]) -> list[str]:
     """Return few settings that tell runs apart, besides the objective; the seed is the last.
 
-    Each one separates as many runs as any other could after those before it; settings that only
-    some runs have come last.
+    They are chosen one by one: each separates as many runs as possible that those before it do not.
+    Settings that only some runs have come last.
 
     >>> small = {"objective": "vae", "latent.size": 2, "steps": 10, "seed": 0}
     >>> _telling_apart([small, small | {"latent.size": 4, "steps": 20}, small | {"seed": 1}])

@@ -14,8 +14,8 @@ from unweave.explorer.model_data import model_bundle
 from unweave.explorer.onnx_export import check_packages
 from unweave.explorer.page import read_app, render
 from unweave.explorer.run_data import named, run_data, terms
-from unweave.training.configuration import data_name
 from unweave.training.run_files import check_page, write_page
+from unweave.training.run_text import data_name
 
 
 def share(
@@ -38,7 +38,7 @@ def share(
         path: the file to write, such as "page.html".
         title: title of the page; by default it names the objective and the data.
         rows: number of observations of each model's data to encode and plot.
-        thumbnails: how many of these to show as images or curves, which take most space.
+        thumbnails: number of these to show as images or curves, which take most of the space.
         embedding: also embed the codes in a plane by "umap" or "pacmap", which are extra packages.
     """
     place = Path(path)
@@ -109,6 +109,6 @@ def as_list(models: FittedModel | Sequence[FittedModel]) -> list[FittedModel]:
 
 def page_title(models: Sequence[FittedModel]) -> str:
     """Return the title of a page about models."""
-    data = " and ".join(dict.fromkeys(data_name(model.run) for model in models))
+    data = " and ".join(dict.fromkeys(data_name(model.run.data) for model in models))
     objective = models[0].run.objective.kind
     return f"{objective if len(models) == 1 else f'{len(models)} models'} on {data} · unweave"

@@ -14,7 +14,7 @@ from unweave.explorer.contents import RunData
 from unweave.explorer.run_data import run_data
 from unweave.training.store import RunFolder
 
-_TIME_STEP = 2 * 10**9  # nanoseconds between times that every file system tells apart
+_TIME_STEP = 2 * 10**9  # nanoseconds between times that every file system can distinguish
 
 
 class RunSource(Protocol):
@@ -134,8 +134,8 @@ class StoredRuns:
             names = os.listdir(self.root)
         except FileNotFoundError:  # training will make the store
             names = []
-        found = ((name, self._known.get(name) or self._opened(name)) for name in names)
-        self._known = {name: run for name, run in found if run}
+        sources = ((name, self._known.get(name) or self._opened(name)) for name in names)
+        self._known = {name: run for name, run in sources if run}
         return [run for _, run in sorted(self._known.values(), key=itemgetter(0))]
 
     def _opened(self, name: str) -> tuple[float, StoredRun] | None:

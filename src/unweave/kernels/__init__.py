@@ -47,7 +47,7 @@ def available() -> bool:
 
 
 def on(device: torch.device) -> contextlib.AbstractContextManager[object]:
-    """Inside, kernels and CUDA graphs run on this GPU, which need not be the first one."""
+    """Inside this block, kernels and CUDA graphs run on this GPU, even if it is not the first."""
     return torch.cuda.device(device) if device.type == "cuda" else contextlib.nullcontext()
 
 

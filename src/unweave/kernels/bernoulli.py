@@ -1,4 +1,4 @@
-"""The Bernoulli log-likelihood of images, and its gradient, in logit kernel each."""
+"""The Bernoulli log-likelihood of images, and its gradient, in one kernel each."""
 
 from typing import Any
 

@@ -118,6 +118,10 @@ class Block(ABC):
         """Whether the prior has no parameters that are learned."""
         return True
 
+    def density(self, zero: Tensor) -> Distribution:
+        """Return p(z) with the size, type and device of zeros (D,), if it is known beforehand."""
+        raise ValueError(unknown_prior(type(self).__name__))
+
     @property
     def finite_variance(self) -> bool:
         """Whether every column has a finite variance under the prior."""
@@ -276,6 +280,14 @@ class FixedPrior(nn.Module):
         if self._cache is None or self._cache[0] is not self.zero:
             self._cache = (self.zero, self.block.density(self.zero))
         return self._cache[1]
+
+
+def unknown_prior(name: str) -> str:
+    """Say that the prior of a block is not known before training."""
+    return (
+        f"the prior of {name} is learned, so it is not known before training: use prior() of a "
+        "fitted model"
+    )
 
 
 class FixedPriorBlock(Block, PriorDensity):

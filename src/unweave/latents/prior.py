@@ -36,7 +36,7 @@ class PriorDensity(ABC):
     def kl(self, mean: Numbers, scale: Numbers) -> Tensor:
         """Compute KL(N(mean, diag(scale^2)) || p(z)).
 
-        The result has one value for each column, (..., D), if p(z) factorises, else (...).
+        The result has one value for each column, (..., D), if p(z) factorises, otherwise (...).
         """
 
     def entropy(self) -> float:

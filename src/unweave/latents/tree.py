@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+from collections.abc import Callable
 from typing import Annotated, Any, Literal
 
 import torch
@@ -12,7 +13,7 @@ from torch import Tensor, nn
 from unweave.core.parts import Open
 from unweave.core.spec import plain_errors
 from unweave.core.tensors import Numbers
-from unweave.latents.block import Block, Encode, FixedPriorBlock, Node, Spectrum
+from unweave.latents.block import Block, Encode, Node, Spectrum, unknown_prior
 from unweave.latents.dependent import Conditional, ConditionalPrior, DependentJoint
 from unweave.latents.discrete import Bernoulli, Categorical, DiscreteBlock
 from unweave.latents.distributions import Distribution, Joint, log_sum
@@ -62,10 +63,10 @@ def _parent(blocks: dict[str, Latent], name: str) -> DiscreteBlock | None:
     parent = before.get(given)
     if isinstance(parent, DiscreteBlock) and len(parent.variables) <= _MAX_PARENT_BITS:
         return parent
-    found = f"{type(parent).__name__} of size {parent.size}" if parent else "no such block"
+    named = f"{type(parent).__name__} of size {parent.size}" if parent else "no such block"
     raise ValueError(
         f"expected {name}.given={given!r} to name a categorical, or at most {_MAX_PARENT_BITS} "
-        f"bits, before it in the same product, got {found}; before it: {', '.join(before) or '-'}"
+        f"bits, before it in the same product, got {named}; before it: {', '.join(before) or '-'}"
     )
 
 
@@ -190,8 +191,8 @@ class Product(BaseModel, Block, PriorDensity):
     def density(self, zero: Tensor) -> Joint:
         """Return p(z) = prod_g p_g(z_g) with the size, type and device of zeros (D,)."""
         zeros = points(zero, self.size).split(self._sizes, -1)
-        blocks = zip(self._known_blocks.items(), zeros, strict=True)
-        return Joint({name: block.density(z) for (name, block), z in blocks}, self._sizes)
+        densities = zip(self.blocks, self._methods("density"), zeros, strict=True)
+        return Joint({name: density(z) for name, density, z in densities}, self._sizes)
 
     def log_prob(self, z: Numbers) -> Tensor:
         z = points(z, self.size)
@@ -204,18 +205,17 @@ class Product(BaseModel, Block, PriorDensity):
         """
         q = normal(mean, scale, self.size)
         columns = q.mean.split(self._sizes, -1), q.scale.split(self._sizes, -1)
-        blocks = self._known_blocks.values()
-        values = [b.kl(m, s) for b, m, s in zip(blocks, *columns, strict=True)]
+        values = [kl(m, s) for kl, m, s in zip(self._methods("kl"), *columns, strict=True)]
         if all(value.dim() == q.mean.dim() for value in values):
             return torch.cat(values, -1).to(q.dtype)
         joint = [v.sum(-1) if v.dim() == q.mean.dim() else v for v in values]
         return torch.stack(joint).sum(0).to(q.dtype)
 
     def entropy(self) -> float:
-        return sum(block.entropy() for block in self._known_blocks.values())
+        return float(sum(entropy() for entropy in self._methods("entropy")))
 
     def log_normaliser(self, beta: float) -> float:
-        return sum(block.log_normaliser(beta) for block in self._known_blocks.values())
+        return float(sum(integral(beta) for integral in self._methods("log_normaliser")))
 
     def rate(self, q: Distribution, p: Distribution, z: Tensor) -> Tensor:
         """Compute KL(q || p), the sum over the blocks, each given its parent if any, (...)."""
@@ -268,23 +268,14 @@ class Product(BaseModel, Block, PriorDensity):
         )
         return list(zip(self.blocks.values(), *split, strict=True))
 
-    @property
-    def _known_blocks(self) -> dict[str, FixedPriorBlock | Product]:
-        """The blocks, after checking that the prior of each is known before training."""
-        known: dict[str, FixedPriorBlock | Product] = {}
-        for name, block in self.blocks.items():
-            if not isinstance(block, (FixedPriorBlock, Product)):
-                raise ValueError(
-                    f"the prior of {name} needs an encoder, so it is not known before training: "
-                    "use prior() of a fitted model"
-                )
-            if isinstance(block, Categorical) and block.given:
-                raise ValueError(
-                    f"the prior of {name} given {block.given} is learned, so it is not known "
-                    "before training: use prior() of a fitted model"
-                )
-            known[name] = block
-        return known
+    def _methods(self, name: str) -> list[Callable[..., Any]]:
+        """Return a method of every block, after checking that each prior is known beforehand."""
+        for path, block in self.blocks.items():
+            if not block.fixed_prior:
+                raise ValueError(unknown_prior(path))
+            if not hasattr(block, name):
+                raise ValueError(f"{type(block).__name__}, the block {path}, has no {name}()")
+        return [getattr(block, name) for block in self.blocks.values()]
 
     @property
     def _sizes(self) -> tuple[int, ...]:

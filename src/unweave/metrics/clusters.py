@@ -200,6 +200,6 @@ def _labels(what: str, given: ArrayLike) -> Ints:
     if numbers.ndim != 1 or not (whole or numbers.dtype.kind in "iub"):
         raise ValueError(
             f"expected {what} as integers of shape (N,), got {numbers.dtype} of shape "
-            f"{numbers.shape}: give the number of the cluster of each row"
+            f"{numbers.shape}: give the index of the cluster of each row"
         )
     return numbers.astype(np.int64)

@@ -100,16 +100,17 @@ def dci(
     matrix = rows.by_code({k: each.importances for k, each in fits.items()})
     importances = matrix[:, scored]
     mean_over_factors = protocol == "eastwood2018"
-    parts = {
-        "disentanglement": purity(importances),
+    value = purity(importances)
+    components = {
         "completeness": (
             float(purities(importances.T).mean()) if mean_over_factors else purity(importances.T)
         ),
         "informativeness": float(np.mean([fits[k].test for k in scored])),
     }
     return inputs.score(
-        parts["disentanglement"],
-        parts=parts,
+        value,
+        parts={"disentanglement": value},
+        components=components,
         matrix=matrix,
         rows_read=rows.rows,
         details={

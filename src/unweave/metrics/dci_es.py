@@ -100,16 +100,17 @@ def dci_es(
     matrix = rows.by_code({k: curve.importances[best] for k, curve in curves.items()})
     importances = matrix[:, scored]
     explicit = [loss_curve_explicitness(depths, c.losses, c.baseline) for c in curves.values()]
-    parts = {
-        "disentanglement": purity(importances),
+    value = purity(importances)
+    components = {
         "completeness": purity(importances.T),
         "informativeness": float(informativeness[:, best].mean()),
         "explicitness": float(np.mean(explicit)),
         "size": len(scored) / inputs.dims,
     }
     return inputs.score(
-        parts["disentanglement"],
-        parts=parts,
+        value,
+        parts={"disentanglement": value},
+        components=components,
         matrix=matrix,
         rows_read=rows.rows,
         details={

@@ -83,7 +83,7 @@ def downstream(
     parts = {name: float(np.mean(values)) for name, values in by_part.items()}
     return inputs.score(
         float(np.mean(list(parts.values()))),
-        parts=parts,
+        components=parts,
         rows_read=rows.rows,
         details={**rows.details, "labels left out": [n for n in distinct if n not in sizes]},
     )

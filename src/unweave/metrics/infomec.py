@@ -84,14 +84,15 @@ def info_mec(
         estimates = info_mec_estimates(inputs, samples, neighbours)
     active = _active(inputs, protocol, threshold)
     information = estimates.information[np.ix_(active, inputs.scored)]
-    parts = {
-        "modularity": concentration(information),
+    value = concentration(information)
+    components = {
         "explicitness": estimates.explicitness if active.any() else 0.0,
         "compactness": concentration(information.T),
     }
     return inputs.score(
-        parts["modularity"],
-        parts=parts,
+        value,
+        parts={"modularity": value},
+        components=components,
         matrix=estimates.information,
         rows_read=estimates.samples,
         details={

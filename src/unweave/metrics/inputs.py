@@ -26,7 +26,7 @@ Periods = Mapping[str, float | Mapping[str, Sequence[float]]]
 _ROWS_EACH = 10  # for each code and each value: ten observations per coefficient [Peduzzi1996]
 _BINS = 20  # that continuous factors are cut into
 MOST_CLASSES = 1_000  # that a classifier learns: ten rows each, of the 10,000 that it is trained on
-TREE_CLASSES = 500  # of which trees take about a minute of one core: boosting has 100 for each
+TREE_CLASSES = 500  # with this many, trees take a minute of one core: boosting has 100 for each
 DOWNSTREAM_CLASSES = 200  # the same, for four numbers of labels and 51 regressions with each
 
 
@@ -127,19 +127,22 @@ class Inputs:
         value: float,
         *,
         parts: dict[str, float] | None = None,
+        components: dict[str, float] | None = None,
         matrix: NDArray[Any] | None = None,
         details: Mapping[str, Detail] | None = None,
         rows_read: int | None = None,
     ) -> Score:
         """Return a score of the metric, with the details that all metrics have in common.
 
-        `rows_read` is the number of rows that the value was estimated from; default: all.
+        `components` are parts that are quantities of their own, shown below the value; `rows_read`
+        is the number of rows that the value was estimated from; default: all.
         """
         common: dict[str, Detail] = {"rows": self.rows, **(details or {})}
         common.setdefault("factors left out", self.left_out)
+        own = components or {}
         return Score(
-            self.metric, self.protocol, float(value), parts or {}, matrix, common,
-            rows_read=rows_read,
+            self.metric, self.protocol, float(value), {**(parts or {}), **own}, matrix, common,
+            rows_read=rows_read, components=own,
         )  # fmt: skip
 
 
@@ -239,12 +242,13 @@ def describe_real_factors(
     for k in np.flatnonzero(real_factors(factors)):
         if continuous[k]:
             treatment = "real numbers that do not repeat, taken as continuous"
-            other = "without its name"
+            change = "leave its name out of `continuous` to read them as classes"
         else:
             count = len(np.unique(factors[:, k]))
             often = f"each {len(factors) / count:.3g} times on average"
-            treatment, other = f"{count} real numbers, {often}, taken as classes", "with its name"
-        lines.append(f"{names[k]} has {treatment}; `continuous` {other} decides otherwise")
+            treatment = f"{count} real numbers, {often}, taken as classes"
+            change = "name it in `continuous` to read them as numbers"
+        lines.append(f"{names[k]} has {treatment}; {change}")
     return lines
 
 
@@ -255,8 +259,8 @@ def few_rows(
 
     There should be ten rows for each of `dims` codes and for each value of a factor, of which there
     are `sizes`; a continuous factor counts as the 20 bins that it is cut into. A predictor from D
-    codes fits D coefficients, and all that is known of a value comes from its rows: with fewer,
-    uninformative codes score high.
+    codes fits D coefficients, and a metric learns about a value only from the rows with it: with
+    fewer, uninformative codes score high.
     """
     groups = {f"{dims} codes": dims}
     for name, size, cut in zip(names, sizes, continuous, strict=True):

@@ -1,4 +1,4 @@
-"""The metrics of trained models by name, which `unweave.evaluate` computes, and not a table."""
+"""The metrics that need trained models, by name; `unweave.evaluate` computes them."""
 
 from __future__ import annotations
 

@@ -20,8 +20,9 @@ def varied_factor(table: Table) -> str | None:
 
 def two_factors(table: Table) -> str | None:
     """Require two factors that take at least two values."""
-    enough = _varied_factors(table).sum() > 1
-    return None if enough else "fewer than two factors of the table take two values"
+    if _varied_factors(table).sum() > 1:
+        return None
+    return varied_factor(table) or "fewer than two factors of the table take two values"
 
 
 def class_factors(table: Table) -> str | None:

@@ -34,9 +34,8 @@ from unweave.metrics.validation import (
 
 _OF_CODES = ("scales", "kl", "estimates")  # options that belong to the codes
 _NARROW = 0.01  # scale of q(z|x) where the codes are the factors, of standard deviation 1
-_MOST_TIMES = (
-    100_000  # that a metric is computed again for an interval, a null or a standard deviation
-)
+# How often a metric is computed again, at most, for an interval, a null or a standard deviation.
+_MOST_TIMES = 100_000
 _ARGUMENTS = """\
         seed: an integer, or a NumPy generator.
         discrete: (D,) mask of the codes that are categories.

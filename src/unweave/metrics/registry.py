@@ -153,7 +153,7 @@ _CLASSES = (varied_factor, class_factors)  # to group rows by a factor
 _LEARNT = (*_CLASSES, learnable_classes())  # to classify a factor
 _TREES = learnable_classes(TREE_CLASSES)
 _FEW = (*_CLASSES, learnable_classes(DOWNSTREAM_CLASSES))
-_MIXED = (varied_factor, two_factors)  # to see whether codes mix factors
+_MIXED = (two_factors,)  # to see whether codes mix factors
 _POSTERIORS = (*_CLASSES, posterior_scales, normal_posteriors)  # to compute with q(z|x)
 _SCALE: tuple[Change, ...] = ("scale",)
 
@@ -387,8 +387,8 @@ def find_metrics(choice: MetricChoice) -> dict[str, Metric]:
 
     "all" stands for all metrics and "unsupervised" for all that need no factors; "module:function"
     is a function of yours, whose module is imported, as is a name that an installed package
-    announces. A function that is not registered becomes a metric with its `__name__`, under each
-    protocol that it has.
+    announces, unless a metric of unweave has it. A function that is not registered becomes a metric
+    with its `__name__`, under each protocol that it has.
 
     >>> list(find_metrics("irs")), list(find_metrics(lambda codes, factors: 0.5))
     (['irs/suter2019', 'irs/locatello2019'], ['<lambda>'])
@@ -399,28 +399,28 @@ def find_metrics(choice: MetricChoice) -> dict[str, Metric]:
     if not isinstance(choice, str):
         registered = {key: m for key, m in every.items() if m.compute is choice}
         return registered or _metrics_from_function(choice)
-    if entry := announced().get(choice):
-        return _metrics_from_function(entry.load())
-    if ":" in choice:
-        import_module(choice.partition(":")[0])
-        return _metrics_from_function(find_object(choice))
     groups = {"all": METRICS, "unsupervised": UNSUPERVISED}
     matches = groups.get(choice) or {k: m for k, m in every.items() if choice in (k, m.name)}
+    if matches:
+        return matches
     if choice.partition("/")[0] in MODEL_METRICS:
         raise ValueError(
             f"{choice} is a metric of trained models, not of a table of codes: use `unweave "
             f"evaluate RUNS --metrics {choice}` or unweave.evaluate(models, metrics={choice!r})"
         )
-    if not matches:
-        short = [*groups, *dict.fromkeys(m.name for m in every.values()), *MODEL_METRICS]
-        full = [*every, *MODEL_METRICS.values()]
-        hint = nearest(choice, full, most_listed=0) if "/" in choice else nearest(choice, short)
-        raise ValueError(f"metric {choice!r} is not known: {hint}")
-    return matches
+    if entry := announced().get(choice):
+        return _metrics_from_function(entry.load())
+    if ":" in choice:
+        import_module(choice.partition(":")[0])
+        return _metrics_from_function(find_object(choice))
+    short = [*groups, *dict.fromkeys(m.name for m in every.values()), *MODEL_METRICS]
+    full = [*every, *MODEL_METRICS.values()]
+    hint = nearest(choice, full, most_listed=0) if "/" in choice else nearest(choice, short)
+    raise ValueError(f"metric {choice!r} is not known: {hint}")
 
 
 def _metrics_from_function(function: Callable[..., Score | float]) -> dict[str, Metric]:
-    if not callable(function):
+    if not callable(function) or isinstance(function, type):
         raise TypeError(
             f"expected a metric as a name, a function or a Metric, got {function!r}: give 'mig' "
             "or a function of codes and factors"

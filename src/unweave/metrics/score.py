@@ -10,6 +10,7 @@ import numpy as np
 from markupsafe import Markup
 from numpy.typing import NDArray
 
+from unweave.core.groups import grouped
 from unweave.core.html import html_table
 from unweave.core.text import csv_text, visible
 
@@ -19,14 +20,7 @@ NULL_STD = "null std"  # detail: standard deviation of the scores of shuffled fa
 SEED_STD, CEILING, NO_EVIDENCE = "seed std", "ceiling", "no evidence"
 _EXTRA = (SEED_STD, CEILING)  # those that are numbers
 _COLUMNS = ("metric", "value", "interval", "null", *_EXTRA)
-# Metrics whose parts are quantities of their own, and not factors or codes, with the part that is
-# the value.
-_COMPOSED = {
-    "dci": "disentanglement",
-    "dci_es": "disentanglement",
-    "info_mec": "modularity",
-    "downstream": None,
-}
+_MOST_NAMED = 3  # scores of several runs that are named of those that one reason applies to
 CSV_COLUMNS = ("metric", "protocol", "part", "value", "low", "high", "null", SEED_STD, CEILING)
 
 
@@ -34,13 +28,15 @@ CSV_COLUMNS = ("metric", "protocol", "part", "value", "low", "high", "null", SEE
 class Score:
     """The value of a metric under one protocol, its named parts and the matrix behind them.
 
-    `parts` are the components of the value by name, one for each factor or each code. `matrix` is
-    (D, K), codes by factors, such as mutual information, votes or importances. `details` holds what
-    a reader needs to judge the value, such as the codes pruned or the factors left out. `interval`,
-    and `null`, the value on shuffled factors, are set if they were requested. `rows_read` is the
-    number of rows that the value was estimated from, if not all; intervals need it. A metric with a
-    single definition may have no protocol. The detail "no evidence" is the reason why the value
-    proves nothing, if there is one; an interval that is a single point is marked like that, too.
+    `parts` are the numbers behind the value by name, such as one for each factor or each code.
+    Those that are quantities of their own, such as completeness, are also `components`, which
+    tables show below the value. `matrix` is (D, K), codes by factors, such as mutual information,
+    votes or importances. `details` holds what a reader needs to judge the value, such as the codes
+    pruned or the factors left out. `interval`, and `null`, the value on shuffled factors, are set
+    if they were requested. `rows_read` is the number of rows that the value was estimated from, if
+    not all; intervals need it. A metric with a single definition may have no protocol. The detail
+    "no evidence" is the reason why the value proves nothing, if there is one; an interval that is a
+    single point is marked like that, too.
 
     >>> score = Score("mig", "chen2018", 0.25, {"shape": 0.1, "scale": 0.4})
     >>> score, float(score)
@@ -60,22 +56,12 @@ class Score:
     interval: tuple[float, float] | None = None
     null: float | None = None
     rows_read: int | None = None
+    components: dict[str, float] = field(default_factory=dict)
 
     @property
     def key(self) -> str:
         """Name and protocol, such as `mig/chen2018`; the name alone if there is no protocol."""
         return f"{self.name}/{self.protocol}" if self.protocol else self.name
-
-    @property
-    def components(self) -> dict[str, float]:
-        """The parts that are quantities of their own and not the value, such as completeness.
-
-        >>> Score("dci", "", 0.5, {"disentanglement": 0.5, "completeness": 0.25}).components
-        {'completeness': 0.25}
-        """
-        if self.name not in _COMPOSED:
-            return {}
-        return {part: x for part, x in self.parts.items() if part != _COMPOSED[self.name]}
 
     @property
     def extras(self) -> dict[str, float]:
@@ -117,7 +103,8 @@ class Score:
         plain = {each.name: getattr(self, each.name) for each in fields(self)}
         del plain["rows_read"]
         matrix = None if self.matrix is None else self.matrix.tolist()
-        plain |= {"parts": dict(self.parts), "details": dict(self.details)}  # not the score's own
+        # Copies, not the score's own dictionaries.
+        plain |= {name: dict(plain[name]) for name in ("parts", "components", "details")}
         return plain | {"matrix": matrix, "interval": self.interval and list(self.interval)}
 
     @classmethod
@@ -177,10 +164,7 @@ class Scores(dict[str, Score]):
         sap     1.0000
         no evidence: 24 rows are too few (mig, sap)
         """
-        reasons: dict[str, list[str]] = {}
-        for key, score in self.items():
-            for reason in score.no_evidence:
-                reasons.setdefault(reason, []).append(key)
+        reasons = grouped((why, key) for key, score in self.items() for why in score.no_evidence)
         return [f"no evidence: {reason} ({', '.join(keys)})" for reason, keys in reasons.items()]
 
     def to_json(self) -> dict[str, Any]:
@@ -207,6 +191,23 @@ class Scores(dict[str, Score]):
                 for part, value in s.parts.items()
             ]
         return rows
+
+
+def notes_on_runs(scores: Mapping[str, Scores]) -> list[str]:
+    """Return which scores of several runs are no evidence, one line per reason.
+
+    >>> few = Score("mig", "", 1.0, details={"no evidence": "24 rows are too few"})
+    >>> notes_on_runs({"a": Scores({"mig": few}), "b": Scores()})
+    ['no evidence: 24 rows are too few (mig in 1 of 2 runs)']
+    """
+    pairs = ((run, key, score) for run, own in scores.items() for key, score in own.items())
+    reasons = grouped((why, (run, key)) for run, key, score in pairs for why in score.no_evidence)
+    lines = []
+    for reason, marked in reasons.items():
+        runs, keys = (list(dict.fromkeys(each)) for each in zip(*marked, strict=True))
+        which = ", ".join(keys) if len(keys) <= _MOST_NAMED else f"{len(keys)} scores"
+        lines.append(f"no evidence: {reason} ({which} in {len(runs)} of {len(scores)} runs)")
+    return lines
 
 
 def _cells(score: Score) -> dict[str, str]:

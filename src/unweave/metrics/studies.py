@@ -169,9 +169,9 @@ def sensitivity(
 ) -> Sensitivity:
     """Compute a metric for all combinations of settings, with several seeds each.
 
-    [Kim2018] does so on the codes of one model with 10 seeds: for its own metric in fig. 17, over
-    the batch L and the number of votes, and for that of [Higgins2017] in fig. 16, over L and the
-    number of iterations. Bind other arguments of the metric with `functools.partial`.
+    [Kim2018] reports this for the codes of one model with 10 seeds: for its own metric in fig. 17,
+    over the batch L and the number of votes, and for that of [Higgins2017] in fig. 16, over L and
+    the number of iterations. Bind other arguments of the metric with `functools.partial`.
 
     Args:
         metric: a metric of this package, or any function of codes, factors and `seed`.

@@ -67,8 +67,8 @@ class Table:
     >>> table
     Table(4 rows, 1 codes, 1 factors: factor 0 of real numbers as 2 classes)
     >>> print(*table.notes)
-    factor 0 has 2 real numbers, each 2 times on average, taken as classes; `continuous` with its \
-name decides otherwise
+    factor 0 has 2 real numbers, each 2 times on average, taken as classes; name it in \
+`continuous` to read them as numbers
     """
 
     codes: NDArray[np.floating[Any]]

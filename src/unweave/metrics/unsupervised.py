@@ -248,7 +248,7 @@ def mean_pairwise_information(
     z = as_codes(codes).astype(np.float64)
     count = z.shape[1]
     if count < 2:
-        raise ValueError(f"expected at least two codes to make a pair of, got {count}")
+        raise ValueError(f"expected at least two codes to form a pair, got {count}")
     mask = as_mask("discrete", discrete, count)
     rows = subset(len(z), samples, np.random.default_rng(seed))
     labels = [

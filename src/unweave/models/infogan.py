@@ -6,7 +6,7 @@ import torch
 from torch import Tensor, nn
 
 from unweave.core.noise import Noise
-from unweave.core.rows import rowwise
+from unweave.core.row_division import rowwise
 from unweave.latents import Latent, Posterior, with_hard_samples
 from unweave.likelihoods import Likelihood, Observation
 from unweave.models.model import Model, as_float32, observe

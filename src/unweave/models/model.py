@@ -9,7 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from unweave.core.noise import Noise
-from unweave.core.rows import all_rows, divides, gather_rows, map_own_rows, own_rows
+from unweave.core.row_division import all_rows, divides, gather_rows, map_own_rows, own_rows
 from unweave.latents import Distribution, Latent, Posterior
 from unweave.likelihoods import Likelihood, Observation
 from unweave.networks import frozen_statistics
@@ -79,7 +79,7 @@ class DividedObservation:
         return self._whole.sample(noise)
 
     def __getattr__(self, name: str) -> Any:
-        """Return what the observation of a certain likelihood has besides."""
+        """Return an attribute that only the observations of some likelihoods have."""
         return getattr(self._whole, name)
 
 

@@ -5,7 +5,7 @@ from typing import NamedTuple, cast
 from torch import Tensor
 
 from unweave.core.noise import Noise
-from unweave.core.rows import rowwise
+from unweave.core.row_division import rowwise
 from unweave.latents import Distribution, Latent, Posterior
 from unweave.likelihoods import Likelihood, Observation
 from unweave.models.model import Model, as_float32, observe

@@ -17,7 +17,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from unweave import kernels
-from unweave.core.rows import all_rows, mean_of_processes, on_own_rows
+from unweave.core.row_division import all_rows, mean_of_processes, on_own_rows
 
 KERNEL, STRIDE, PADDING = 4, 2, 1
 

@@ -161,10 +161,10 @@ class DecoderSource(ModuleSource):
 class Modules:
     """Any two `torch.nn.Module`s as encoder and decoder.
 
-    Each is a function without arguments that builds the module, or a module, of which copies are
-    used. Prefer a function that can be imported, so that stored runs can be loaded anywhere. The
-    encoder maps (B, *shape) to the (B, outputs) that the latent space needs, `latent.outputs`; the
-    decoder maps codes (B, D) to what the likelihood reads, `likelihood.raw_shape(shape)`.
+    Each is a function without arguments that builds the module, or a module, which is copied.
+    Prefer a function that can be imported, so that stored runs can be loaded anywhere. The encoder
+    maps (B, *shape) to the (B, outputs) that the latent space needs, `latent.outputs`; the decoder
+    maps codes (B, D) to what the likelihood reads, `likelihood.raw_shape(shape)`.
 
     Linear and convolutional layers are initialised anew for every seed; other parameters keep the
     values they were built with. All parameters are trained, so none may be frozen, shared between

@@ -73,7 +73,7 @@ class AdversarialObjective(BaseObjective):
     critic_steps: int
     """Updates of the critic in a step, each on its own batch."""
     noise_size: int
-    """Columns of noise that the generator reads beside the codes."""
+    """Columns of noise that the generator reads besides the codes."""
     network: Kim2018GAN
     """Generator, critic and recogniser."""
     critic_optimiser: Adam

@@ -19,7 +19,7 @@ from torch import Tensor, nn
 from unweave.aggregate import Estimator
 from unweave.core.noise import Noise
 from unweave.core.optimisers import Adam
-from unweave.core.rows import rowwise
+from unweave.core.row_division import rowwise
 from unweave.core.schedules import Weight
 from unweave.latents import Latent
 from unweave.likelihoods import Likelihood

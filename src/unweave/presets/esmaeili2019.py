@@ -23,7 +23,7 @@ _CONCRETE = "The paper gives no temperature of its Concrete variables; 0.66 is t
 _WEIGHTS = (
     "The paper gives no weights for this dataset; beta = 4 and gamma = 3 are those of dSprites."
 )
-_SIDE = "Sec. 6 says 32 x 32 and table 3 says 28 x 28, which the preset has."
+_SIDE = "Sec. 6 says 32 x 32 and table 3 says 28 x 28; the preset uses 28 x 28."
 _STYLE = "Tables 3 to 5 write z_n for the block `style` and z_c for `category`."
 
 

@@ -54,7 +54,7 @@ _GAN_TUNED = (
     "1e-3 and 1e-4 and objective.critic_optimiser.lr over 1e-4 and 1e-5; app. H settles on these."
 )
 _CRITIC_STEPS = (
-    "The paper does not say how often the critic moves; [Gulrajani2017] has "
+    "The paper does not say how often the critic is updated; [Gulrajani2017] has "
     "objective.critic_steps=5."
 )
 _EARLY = (
@@ -240,7 +240,7 @@ _SHAPES2D = (
 
 _MNIST_SILENT = (
     _BLOCKS,
-    "The paper uses the settings of [Chen2016], of which the batch size is 128, but Adam at 1e-3 "
+    "The paper uses the settings of [Chen2016], with batches of 128, but Adam at 1e-3 "
     "and 1e-4. It gives no number of steps; 25,000 are ours, about 53 epochs.",
     _GAN_SILENT[1],
 )

@@ -24,6 +24,7 @@ from unweave.metrics import (
     evaluate,
     left_out,
 )
+from unweave.metrics.evidence import unjudged
 from unweave.metrics.shares import FactorShares, factor_shares
 
 Array = NDArray[np.floating[Any]]
@@ -33,6 +34,10 @@ STEPS = 11  # values of a continuous variable in a traversal
 _AT_ONCE = 256  # observations that are reconstructed
 _MOST_BEYOND = 0.2  # share of the codes of a variable that may lie beyond its traversal
 _HIDDEN = 0.2  # share of a factor that a variable could explain without rising above chance
+_NO_INFORMATION = (
+    "no variable carries information about the data, and mean codes that follow a factor do so far "
+    "below the noise of their posteriors"
+)
 MOST_SHOWN = 24  # variables drawn; of a wider latent space the rest is only counted
 
 
@@ -244,14 +249,13 @@ class Analysis:
 
     @property
     def best_variables(self) -> list[BestVariables]:
-        """For each factor, the two active variables that explain most of it.
+        """For each factor, the two active variables that explain most of it; [] if none is active.
 
         The mean code of an unused variable may follow a factor too, far below its noise.
         """
-        candidates = self.active or self.variables
-        found = []
-        for k, (column, factor) in enumerate(self.factors):
-            shares = [(v, float(self.shares.values[v.number, k])) for v in candidates]
+        active, found = self.active, []
+        for k, (column, factor) in enumerate(self.factors if active else ()):
+            shares = [(v, float(self.shares.values[v.number, k])) for v in active]
             best = sorted(shares, key=lambda pair: -pair[1])[:2]
             at_chance = "" if self.shares.above_chance[best[0][0].number, k] else self._at_chance(k)
             found.append(BestVariables(factor, column, best, at_chance))
@@ -262,6 +266,10 @@ class Analysis:
         if self.shares.chance[k] > _HIDDEN:
             return f"cannot tell with {len(self.labelled):,} rows"
         return "no variable above chance"
+
+    def unjudged(self, score: Score) -> str:
+        """Return why a score is no evidence that codes follow factors, or ""."""
+        return unjudged(score, self.table) if self.active else _NO_INFORMATION
 
     def uncovered(self) -> list[tuple[Variable, float]]:
         """Return variables of which many mean codes lie beyond the traversals, with their shares.

@@ -24,7 +24,8 @@ from unweave.report.charts import Panel, Plot, not_finite, padded, padded_range,
 from unweave.report.figures import settled_span
 from unweave.report.studies import series_style
 from unweave.report.templates import render_page
-from unweave.report.text import metric_title, words
+from unweave.report.text import measured_title, metric_title, words
+from unweave.report.verdict import Level
 from unweave.training.flat_settings import value_text
 
 _MOST_LINES = 12  # runs of which every one has a line of its own; of more, groups have bands alone
@@ -65,7 +66,6 @@ def render_comparison(comparison: Comparison) -> str:
         "compare.html.j2",
         runs=runs,
         notes=comparison.notes,
-        verdict=[line for section in comparison.sections for line in _verdict(section)],
         level=f"{comparison.level:.0%}",
         same=f"{SAME:g}",
         version=unweave.__version__,
@@ -78,6 +78,7 @@ def _section(section: Section, level: float) -> dict[str, Any]:
     styles = [series_style(n, len(section.groups)) for n in range(len(section.groups))]
     return {
         "data": section.data,
+        "verdict": _verdict(section),
         "settings": section.settings,
         "groups": [
             (group, style, list(map(value_text, group.settings.values())), seeds_text(group))
@@ -109,20 +110,40 @@ def _section(section: Section, level: float) -> dict[str, Any]:
     }
 
 
-def _verdict(section: Section) -> list[str]:
+def _verdict(section: Section) -> tuple[Level, list[str]]:
     """Say on which latents seeds agree, and which groups are best beyond doubt."""
     several = len(section.groups) > 1
-    lines = []
+    lines: list[str] = []
+    levels: set[Level] = set()
     for group in section.groups:
         if group.udr:
             text, udr = agreement_text(group), f"UDR {udr_text(group.udr)}; equal codes reach 0.9"
             lines += [f"{group.name}: {text}; {udr}"] if several else [text.capitalize(), udr]
-    sure = [each for each in section.contrasts if each.distinguishable]
+            levels.add(_agreement(group))
     if several:
-        lines += [contrast_text(each) for each in sure]
-        if not sure:
-            lines.append("No group is distinguishably better than the second best by any score")
-    return lines
+        sure = [each for each in section.contrasts if each.distinguishable]
+        lines += [contrast_text(each) for each in sure] or [_why_none_is_better(section)]
+        levels = levels or {"good" if sure else "weak"}
+    return levels.pop() if len(levels) == 1 else "weak", lines
+
+
+def _agreement(group: RunGroup) -> Level:
+    """Judge how many of the latents of a run are found by all seeds: half of them, some or none."""
+    seeds, found = len(group.encoded), [len(each.found_by) for each in group.latents]
+    shared, of_a_run = found.count(seeds), sum(found) / seeds
+    if not shared:
+        return "bad"
+    return "good" if shared >= of_a_run / 2 else "weak"
+
+
+def _why_none_is_better(section: Section) -> str:
+    if not section.contrasts:
+        return "The groups have no score in common by which one could be better"
+    if any(each.distinguishable is not None for each in section.contrasts):
+        return "No group is distinguishably better than the second best by any score"
+    if all(len(group.runs) == 1 for group in section.groups):
+        return "One seed per group: nothing can be told apart"
+    return "Each comparison involves a group of one seed: nothing can be told apart"
 
 
 def _latent_rows(group: RunGroup) -> list[_LatentRow]:
@@ -187,8 +208,7 @@ def _curves_of(
     for row in measures:
         for kind in ("terms", "metrics", "validation"):
             for name, value in row.get(kind, {}).items():
-                prefix = "validation" if kind == "validation" else "measured"
-                add(row["step"], f"{prefix} {name}", value)
+                add(row["step"], f"{kind}/{name}", value)
     return curves
 
 
@@ -214,10 +234,9 @@ def _curve_chart(name: str, section: Section, styles: Sequence[str], thin: bool)
                 band = (mean - deviation).tolist(), (mean + deviation).tolist()
                 marks.append(plot.area(steps, *band, f"{style} band"))
             marks.append(plot.line(steps, mean.tolist(), style))
-    drawing = plot.draw(marks, f"{name} over training steps", ticks(plot.x), ticks(plot.y))
-    where, _, rest = name.rpartition(" ")
-    remarks = where, not_finite([value for _, values in every for value in values])
-    return Panel(words(rest), "; ".join(filter(None, remarks)), drawing)
+    title = measured_title(name) if "/" in name else words(name)
+    drawing = plot.draw(marks, f"{title} over training steps", ticks(plot.x), ticks(plot.y))
+    return Panel(title, not_finite([value for _, values in every for value in values]), drawing)
 
 
 def _on_common_steps(curves: Sequence[Curve]) -> tuple[list[float], NDArray[np.float64]]:

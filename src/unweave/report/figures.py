@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Sequence
-from typing import Any, NamedTuple, get_args
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
@@ -11,7 +11,6 @@ from numpy.typing import NDArray
 
 from unweave.core.schedules import Schedule
 from unweave.data import Factor
-from unweave.evaluation.evaluate import AggregateName
 from unweave.metrics import Table
 from unweave.report.analysis import Analysis, Array, BestVariables, Variable
 from unweave.report.charts import (
@@ -24,7 +23,7 @@ from unweave.report.charts import (
     padded_range,
     ticks,
 )
-from unweave.report.text import cut, number, short, symbol, words
+from unweave.report.text import cut, is_aggregate, measured_title, number, short, symbol, words
 from unweave.training.step import LOSS
 
 Floats = NDArray[np.float64]
@@ -65,7 +64,6 @@ def log_curves(analysis: Analysis) -> list[Panel]:
 def measured_curves(analysis: Analysis) -> list[Panel]:
     """Plot every term and metric that was measured during training over the steps."""
     not_in_nats = analysis.model.run.objective.not_in_nats
-    aggregates = get_args(AggregateName)
     panels: dict[tuple[str, str], list[dict[str, Any]]] = {}
     for row in analysis.model.measures:
         for kind in ("terms", "metrics"):
@@ -73,9 +71,9 @@ def measured_curves(analysis: Analysis) -> list[Panel]:
                 if value is not None:
                     panels.setdefault((kind, name), []).append({"step": row["step"], name: value})
     return [
-        _curve(name, rows, "nats" if in_nats else "")
+        _curve(name, rows, "nats" if in_nats else "", title=measured_title(f"{kind}/{name}"))
         for (kind, name), rows in panels.items()
-        for in_nats in [name not in not_in_nats if kind == "terms" else name in aggregates]
+        for in_nats in [name not in not_in_nats if kind == "terms" else is_aggregate(name)]
     ]
 
 
@@ -86,8 +84,13 @@ def scheduled_weights(analysis: Analysis) -> dict[str, Schedule]:
 
 
 def _curve(
-    name: str, log: Sequence[dict[str, Any]], unit: str, held_out: Sequence[dict[str, Any]] = ()
+    name: str,
+    log: Sequence[dict[str, Any]],
+    unit: str,
+    held_out: Sequence[dict[str, Any]] = (),
+    title: str = "",
 ) -> Panel:
+    title = title or words(name)
     rows = [row for row in log if name in row]
     steps, values = [row["step"] for row in rows], [row[name] for row in rows]
     others = [row for row in held_out if name in row]
@@ -102,7 +105,7 @@ def _curve(
         remark += Markup(" <small>held-out</small> {}").format(number(others[-1][name]))
     if bad := not_finite([*values, *(row[name] for row in others)]):
         remark += Markup(" <small>{}</small>").format(bad)
-    return Panel(words(name), remark, _draw_over_steps(plot, marks, name))
+    return Panel(title, remark, _draw_over_steps(plot, marks, title))
 
 
 def _weight(name: str, weight: Schedule, steps: int) -> Panel:
@@ -110,12 +113,12 @@ def _weight(name: str, weight: Schedule, steps: int) -> Panel:
     values = [weight(step) for step in grid]
     plot = Plot((0, steps * 1.02), padded(min(0.0, *values), max(values)))
     remark = Markup("{} <small>weight</small>").format(short(values[-1]))
-    drawing = _draw_over_steps(plot, [plot.line(grid, values, "b")], f"weight {name}")
+    drawing = _draw_over_steps(plot, [plot.line(grid, values, "b")], f"weight {words(name)}")
     return Panel(words(name), remark, drawing)
 
 
-def _draw_over_steps(plot: Plot, marks: Sequence[Markup], name: str) -> Markup:
-    label = f"{words(name)} over training steps"
+def _draw_over_steps(plot: Plot, marks: Sequence[Markup], title: str) -> Markup:
+    label = f"{title} over training steps"
     return plot.draw(marks, label, ticks(plot.x), ticks(plot.y))
 
 
@@ -142,7 +145,7 @@ def marginals(analysis: Analysis) -> list[Panel]:
 
 
 def _spans(analysis: Analysis) -> dict[int, Span]:
-    """Return the range to draw for each continuous variable, by number.
+    """Return the range to draw for each continuous variable, by index.
 
     It covers nearly all samples and the prior; variables with the same prior share it.
     """

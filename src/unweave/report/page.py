@@ -23,7 +23,7 @@ from unweave.report.analysis import Analysis, analyse
 from unweave.report.pictures import colour_legend, is_image
 from unweave.report.templates import render_page
 from unweave.report.verdict import verdict
-from unweave.training import configuration
+from unweave.training import run_text
 from unweave.training.overrides import train_arguments
 from unweave.training.run_files import check_page, write_page
 
@@ -82,14 +82,14 @@ def _texts(analysis: Analysis) -> dict[str, Any]:
         "objective": type(model.run.objective).__name__,
         "equation": summary.equation(analysis),
         "weights": summary.weights(analysis),
-        "latent": configuration.latent_text(model.run.latent),
-        "data": configuration.data_name(model.run),
+        "latent": run_text.latent_text(model.run.latent),
+        "data": run_text.data_name(model.run.data),
         "tiles": tiles,
         "tile_columns": summary.tile_columns(len(tiles)),
         "information_bound": summary.information_bound(analysis),
         "correlations": summary.correlations(analysis),
         "dependent_prior": summary.dependent_prior(analysis),
-        "parts": configuration.parts(model.run, model.dataset),
+        "parts": run_text.parts(model.run, model.dataset),
         "command": (command := train_arguments(model.run, model.dataset)),
         "unnamed": UNNAMED if any(UNNAMED in line for line in command) else "",
         "in_memory": isinstance(model.run.data, InMemory),

@@ -147,7 +147,7 @@ def colour_map(images: Array, pixels: bool, channels: Sequence[int] = ()) -> Col
     """Choose how to show images (n, C, H, W) that are pixels in [0, 1], or any other values.
 
     The span of each channel is that of its values, without the most extreme ones. `channels`
-    selects channels by number.
+    selects channels by index.
     """
     count = images.shape[1]
     if wrong := [c for c in channels if not 0 <= c < count]:
@@ -179,7 +179,7 @@ def colour_legend(colours: ColourMap, schema: Schema) -> list[LegendEntry]:
 
 
 def _span(values: Array) -> tuple[float, float]:
-    """Return the ends of nearly all values, or of all if nearly all are equal; never no span."""
+    """Return the ends of nearly all values, or of all if nearly all are equal; they differ."""
     low, high = (float(end) for end in np.quantile(values, _QUANTILES))
     if not high > low:
         low, high = float(values.min()), float(values.max())
@@ -224,7 +224,7 @@ def tiled(
 ) -> tuple[Image.Image, int, int]:
     """Draw rows of images, (n, C, H, W) each; return also the width of an image and of a gap.
 
-    Images with a side below `least` pixels are enlarged. What shorter rows leave is transparent.
+    Images with a side below `least` pixels are enlarged. Shorter rows end in transparent space.
     """
     # Bytes with an alpha channel: (n, h, w, 2) if grey, (n, h, w, 4) if not.
     floats = (torch.as_tensor(images, dtype=torch.float32) for images in rows)

@@ -25,7 +25,7 @@ _LINE = 16.0  # pixels between lines of text
 def agreement_chart(found: Agreement, correlation: Correlation = "spearman") -> Markup:
     """Draw the correlations of metrics as a matrix: blue above 0, orange below, pale near it.
 
-    Columns have the numbers of the rows.
+    Columns are labelled with the numbers of the rows.
     """
     names = [metric_title(name) for name in found.names]
     left = _LETTER * (max(map(len, names)) + 4)

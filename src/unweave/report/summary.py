@@ -7,11 +7,11 @@ from typing import NamedTuple
 import torch
 from markupsafe import Markup
 
+from unweave.core.groups import grouped
 from unweave.core.schedules import Schedule
 from unweave.core.text import number_text
 from unweave.evaluation.shared_latents import LEAST_INFORMATION
 from unweave.metrics import Score
-from unweave.metrics.evidence import unjudged
 from unweave.metrics.score import NO_EVIDENCE
 from unweave.metrics.shares import SHUFFLES
 from unweave.report.analysis import Analysis, Variable
@@ -90,7 +90,7 @@ def _score_tiles(analysis: Analysis) -> list[Tile]:
     """Return one tile for each of a few metrics, under the first protocol that is evidence."""
     tiles: dict[str, Tile] = {}
     for score in analysis.scores.values():
-        if score.name in _TILES and not unjudged(score, analysis.table):
+        if score.name in _TILES and not analysis.unjudged(score):
             remark = f"protocol {score.protocol}"
             tiles.setdefault(
                 score.name, Tile(words(score.name), number(score.value, 3), "", remark)
@@ -155,7 +155,7 @@ def score_rows(analysis: Analysis) -> list[ScoreRow]:
             words(score.name),
             score,
             [score.parts.get(name) for name in names],
-            unjudged(score, analysis.table),
+            analysis.unjudged(score),
             _score_remark(score, names),
         )
         for score in analysis.scores.values()
@@ -193,16 +193,13 @@ def _detail(value: object) -> str:
 
 def common_reason(analysis: Analysis) -> str:
     """Return why no score is evidence, if all scores have the same reason, otherwise ""."""
-    reasons = {unjudged(score, analysis.table) for score in analysis.scores.values()}
+    reasons = {analysis.unjudged(score) for score in analysis.scores.values()}
     return reasons.pop() if len(reasons) == 1 and len(analysis.scores) > 1 else ""
 
 
 def left_out_metrics(analysis: Analysis) -> dict[str, list[str]]:
     """Return the metrics that were left out, by reason."""
-    found: dict[str, list[str]] = {}
-    for key, reason in analysis.left_out.items():
-        found.setdefault(reason, []).append(key)
-    return found
+    return grouped((reason, key) for key, reason in analysis.left_out.items())
 
 
 def chance_text(analysis: Analysis) -> str:

@@ -1,11 +1,13 @@
 """Format names, numbers and plain-text mathematics for display."""
 
 import re
+from typing import get_args
 
 import numpy as np
 from markupsafe import Markup
 
 from unweave.core.text import number_text
+from unweave.evaluation.evaluate import AggregateName
 
 GREEK = {
     "alpha": "α",
@@ -78,6 +80,32 @@ def metric_title(key: str) -> str:
     return f"{words(name)} · {protocol}" if protocol else words(name)
 
 
+def measured_title(key: str) -> str:
+    """Return the name of a value measured during training: a term, a metric or a held-out loss.
+
+    >>> measured_title("terms/total_correlation"), measured_title("metrics/total_correlation")
+    ('measured total correlation, by the objective', 'exact total correlation')
+    >>> measured_title("terms/rate"), measured_title("metrics/mig/chen2018")
+    ('measured rate', 'measured MIG · chen2018')
+    """
+    kind, _, name = key.partition("/")
+    title = metric_title(name)
+    if kind == "validation":
+        return f"held-out {title}"
+    if not is_aggregate(name):
+        return f"measured {title}"
+    return f"measured {title}, by the objective" if kind == "terms" else f"exact {title}"
+
+
+def is_aggregate(name: str) -> bool:
+    """Whether a value is a part of the rate under the exact q(z), in nats.
+
+    >>> is_aggregate("information/style.0"), is_aggregate("mig/chen2018")
+    (True, False)
+    """
+    return name.partition("/")[0] in get_args(AggregateName)
+
+
 def number(value: float, digits: int = 2) -> str:
     """Format a number with a true minus sign, no sign before zero, and no decimals from 1,000.
 
@@ -105,7 +133,7 @@ def short(value: float, digits: int = 4) -> str:
 
 
 def significant(value: float, digits: int = 3) -> str:
-    """Format a number with so many significant digits and no exponent, as the explorer does.
+    """Format a number with this many significant digits and no exponent, as the explorer does.
 
     >>> significant(2679.6), significant(-0.00012345), significant(1e30)
     ('2680', '−0.000123', '1e+30')

@@ -11,7 +11,7 @@ from unweave.report.pictures import ColourMap, Sheet, are_pixels, colour_map, sh
 from unweave.report.text import number
 
 _COLUMNS = 12  # images side by side
-_SEARCHED = 512  # rows among which the worst reconstructions are searched
+_SEARCHED = 512  # rows that are searched for the worst reconstructions
 
 
 class VariableTraversal(NamedTuple):

@@ -8,14 +8,14 @@ from markupsafe import Markup, escape
 
 from unweave.core.hints import count_noun
 from unweave.data.splits import split_of
+from unweave.evaluation.collapse import advice
 from unweave.evaluation.overfitting import overfit
 from unweave.evaluation.shared_latents import LEAST_INFORMATION
 from unweave.evaluation.unfinished import CONTINUES, unfinished
 from unweave.metrics import Score
-from unweave.metrics.evidence import AT_NULL, unjudged
+from unweave.metrics.evidence import AT_NULL
 from unweave.report.analysis import Analysis, Variable
 from unweave.report.text import number, symbol, words
-from unweave.training.collapse import advice
 
 Level = Literal["good", "weak", "bad"]
 
@@ -88,7 +88,8 @@ def _limits(analysis: Analysis) -> list[Markup]:
     if rows < _FEW_ROWS:
         limits.append(f"these are only {count_noun(rows, 'observation')}")
     if share is not None and not share.held_out:
-        limits.append("none was held out, so nothing here shows how the model does on new data")
+        none = "none" if limits else "no observation"
+        limits.append(f"{none} was held out, so nothing here shows how the model does on new data")
     text = ", and ".join(limits)
     return [escape(f"The evidence is limited: {text}.")] if limits else []
 
@@ -179,9 +180,9 @@ def _scores(analysis: Analysis) -> list[Markup]:
     scores = list(analysis.scores.values())
     if not scores:
         return []
-    sound = [score for score in scores if not unjudged(score, analysis.table)]
+    sound = [score for score in scores if not analysis.unjudged(score)]
     if not sound:
-        reason = unjudged(scores[0], analysis.table)
+        reason = analysis.unjudged(scores[0])
         reason = f"{AT_NULL} score about the same" if AT_NULL in reason else reason
         return [Markup("No score is evidence of disentanglement: {}.").format(reason)]
     margins = [(s.value - s.null, s.null, s) for s in sound if s.null is not None]

@@ -10,7 +10,7 @@ import io
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -93,11 +93,12 @@ def letter_panels(axes: Sequence[Axes], titles: Sequence[str]) -> None:
         axis.set_title(f"{letter}  {title}")
 
 
-def shades(count: int, of: str = "viridis") -> Values:
-    """Return colours from dark to light, for lines in an order, of a colour map of matplotlib."""
+def shades(count: int, colormap: Literal["viridis", "plasma"] = "viridis") -> Values:
+    """Return colours from dark to light, for lines in an order, that are distinct from white."""
     from matplotlib import colormaps
 
-    colours: Values = colormaps[of](np.linspace(0.0, 0.85, max(2, count)))
+    last = {"viridis": 0.85, "plasma": 0.7}[colormap]
+    colours: Values = colormaps[colormap](np.linspace(0.0, last, max(2, count)))
     return colours
 
 
@@ -153,7 +154,9 @@ def square_panel(axis: Axes, edge: float, tick: float) -> None:
 
 
 def save_figure(figure: Figure, stem: Path) -> list[Path]:
-    """Write a figure to stem.svg and stem.png."""
+    """Write a figure to stem.svg, with images as they are, and to stem.png, with smoothed ones."""
+    from matplotlib.image import AxesImage
+
     make_folder(stem.parent)
     written = []
     with figure_style():
@@ -162,6 +165,10 @@ def save_figure(figure: Figure, stem: Path) -> list[Path]:
             ("png", {"Software": None}),
         ):
             content = io.BytesIO()
+            if suffix == "png":  # else lines of one pixel would be uneven
+                for image in figure.findobj(AxesImage):
+                    if image.get_interpolation() == "none":
+                        image.set_interpolation("antialiased")
             figure.savefig(content, format=suffix, dpi=_PIXELS, metadata=metadata)
             written.append(stem.with_suffix(f".{suffix}"))
             write_atomically(written[-1], content.getvalue())

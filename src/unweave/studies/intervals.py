@@ -77,7 +77,9 @@ def median_over_networks(values: Values) -> Measured:
     return Measured(float(np.median(values)), float(ordered[place]), float(ordered[-1 - place]))
 
 
-def resampled_interval(value: float, resampled: Any, count: int, level: float = 0.95) -> Measured:
+def resampled_interval(
+    value: float, resampled: Any, count: int, level: float = 0.95, freedom: int | None = None
+) -> Measured:
     """Return a value with its expanded percentile interval, ignoring NaN.
 
     A percentile interval of a mean of n values is too narrow by the factor sqrt((n - 1) / n) z / t,
@@ -89,12 +91,15 @@ def resampled_interval(value: float, resampled: Any, count: int, level: float = 
         resampled: the statistic of bootstrap samples.
         count: networks in the smallest group that is resampled.
         level: the share of repetitions in which the interval should cover the true value.
+        freedom: degrees of freedom of the statistic's variance. The default, count - 1, is right
+            for a single group, and a safe choice for several.
     """
     from scipy.stats import norm, t
 
     if np.isnan(value) or count < 2:
         return Measured(float(value), _NAN, _NAN)
-    share = norm.cdf(np.sqrt(count / (count - 1)) * t.ppf((1 - level) / 2, count - 1))
+    quantile = t.ppf((1 - level) / 2, freedom or count - 1)
+    share = norm.cdf(np.sqrt(count / (count - 1)) * quantile)
     low, high = np.nanquantile(resampled, (share, 1 - share))
     return Measured(float(value), float(low), float(high))
 
@@ -104,7 +109,8 @@ def correlation_interval(
 ) -> Measured:
     """Return a correlation, computed by a function of scipy, with its 95% bootstrap interval.
 
-    With groups, such as the settings of an experiment, pairs are resampled within each group.
+    With groups, such as the settings of an experiment, pairs are resampled within each group: each
+    variance is too small by the size of its group, and all of them have many degrees of freedom.
     """
     rng = np.random.default_rng(0)
     parts = [np.arange(len(a))] if groups is None else [
@@ -114,7 +120,8 @@ def correlation_interval(
     for _ in range(1_000):
         rows = np.concatenate([rng.choice(part, len(part)) for part in parts])
         resampled.append(float(correlation(a[rows], b[rows])[0]))
-    return resampled_interval(float(correlation(a, b)[0]), resampled, min(map(len, parts)))
+    return resampled_interval(float(correlation(a, b)[0]), resampled, min(map(len, parts)),
+                              freedom=len(a) - len(parts))  # fmt: skip
 
 
 def _measured(estimate: Estimate) -> Measured:

@@ -89,15 +89,22 @@ _VERDICTS = """A claim
 - **passes** if what we measured agrees with it,
 - **fails** if what we measured contradicts it,
 - is **undecided** if the evidence allows both answers, or if it misses a bound, range or reading \
-that we chose: with another choice it might pass. A number that the paper states passes if our \
-whole interval is close to it, and fails if all of it is not. A pass that rests on a bound of ours \
-is weaker than one that needs none, so the table also counts these,
+that we chose: with another choice it might pass. If the paper only says that a loss is “small”, \
+“minor” or “barely” there, we set no bound: any loss leaves that undecided. A pass that rests on a \
+bound of ours is weaker than one that needs none, so the table also counts these,
 - is **not measured yet** until all networks that it is about are trained,
 - is **not comparable** if our setting differs from the paper's in what the claim is about.
 
+A number that the paper states passes if our whole interval is close to it, and fails if all of it \
+is not. If the paper leaves out settings that the number depends on, such as the length of \
+training, or has it from a single network, a miss is undecided instead. How close is close is our \
+choice.
+
 Brackets are 95% intervals: Student's t for means over seeds, Welch's for differences, sorted \
 values for medians, and an expanded percentile bootstrap for other statistics \
-[Hesterberg2015]. A study says so where it differs.
+[Hesterberg2015]. A study says so where it differs. Intervals by Student's t ignore limits: \
+those of a mean share, count or entropy can exceed the possible values. If networks have two \
+modes, the interval of their mean says little about single networks.
 
 Claims marked “(ours)” are not in the papers, but our own checks. They are not counted here. A \
 claim that two papers share, with the same networks, is counted once in the sum."""
@@ -128,7 +135,7 @@ def write_result(
         "seeds": result.seeds,
         "noticed": result.noticed,
         "networks": result.networks,
-        **workspace.cost_facts(cost),
+        **workspace.cost_facts(cost, result.used),
         "version": version(),
     }
     path = _facts_path(reproduction, out)
@@ -171,16 +178,18 @@ def write_index(figures: Sequence[Reproduction], out: Path) -> Path:
     check_index(out)
     finished = [each for each in figures if done(each, out)]
     claims = {each: [Claim(**claim) for claim in _facts(each, out)["claims"]] for each in finished}
-    theirs = {each: [c for c in some if not is_ours(c)] for each, some in claims.items()}
-    tallies = {each: _tally(some) for each, some in theirs.items()}
+    theirs = {each: own for each, some in claims.items() if (own := _of_paper(some))}
+    once: dict[tuple[str, ...], tuple[Reproduction, Claim]] = {}
+    for each, some in theirs.items():
+        for claim in some:
+            once.setdefault((claim.statement, claim.expected, claim.got), (each, claim))
     columns = [get_args(Verdict)[0], _BY_OUR_CHOICE, *get_args(Verdict)[1:]]
     rows = [
         [f"[{_key(each.paper)}]({each.paper}.md)", f"[{each.title}]({_link(each)})",
          *(str(tally[column] or "") for column in columns)]
-        for each, tally in tallies.items()
+        for each, some in theirs.items() for tally in [_tally(some)]
     ]  # fmt: skip
-    once = {(c.statement, c.expected, c.got): c for some in theirs.values() for c in some}
-    total = _tally(list(once.values()))
+    total = _tally([claim for _, claim in once.values()])
     rows.append(["**all**", "", *(f"**{total[column]}**" for column in columns)])
     papers = [paper for paper in dict.fromkeys(each.paper for each in figures) if inventory(paper)]
     covered = []
@@ -207,8 +216,7 @@ def write_index(figures: Sequence[Reproduction], out: Path) -> Path:
     for verdict, heading in headings.items():
         listed = [
             f"- [{_key(each.paper)} {each.figure}]({_link(each)}): {claim.statement}"
-            for each, some in claims.items()
-            for claim in some
+            for each, claim in once.values()
             if claim.verdict == verdict
         ]
         parts += [f"## {heading}\n", "\n".join(listed or ["None."]) + "\n"]
@@ -217,9 +225,9 @@ def write_index(figures: Sequence[Reproduction], out: Path) -> Path:
     return path
 
 
-def is_ours(claim: Claim) -> bool:
-    """Return whether a claim is a check of our own."""
-    return claim.statement.startswith(_OURS)
+def _of_paper(claims: Sequence[Claim]) -> list[Claim]:
+    """Return the claims that are not checks of our own."""
+    return [claim for claim in claims if not claim.statement.startswith(_OURS)]
 
 
 def _tally(claims: Sequence[Claim]) -> Counter[str]:
@@ -354,7 +362,8 @@ def _summary(paper: str, figures: Sequence[Reproduction], out: Path) -> list[str
     """Return the main findings, with measured values from the claims; nothing if some are missing.
 
     In the text {fig5.score[0]} stands for what was measured for the first claim "score" of figure
-    5. Several claims of a figure have the same name if they differ in the dataset, say.
+    5, and {fig5.missing} for how many networks there are, if not all. Several claims of a figure
+    have the same name if they differ in the dataset, say.
     """
     measured = {}
     for reproduction in figures:
@@ -363,7 +372,9 @@ def _summary(paper: str, figures: Sequence[Reproduction], out: Path) -> list[str
             for claim in _facts(reproduction, out)["claims"]:
                 got = claim["got"].removeprefix(SO_FAR)  # the summary says what is missing
                 found.setdefault(claim.get("name", ""), []).append(got)
-            measured[reproduction.figure] = SimpleNamespace(**found)
+            progress = state(reproduction, out)
+            missing = "" if progress == "yes" else f", so far with {progress} networks"
+            measured[reproduction.figure] = SimpleNamespace(**found, missing=missing)
     try:
         text = fill(summary(paper), measured)
     except (KeyError, AttributeError, IndexError):
@@ -388,7 +399,8 @@ def _section(reproduction: Reproduction, facts: dict[str, Any] | None, first: Re
     claims = [Claim(**claim) for claim in facts["claims"]]
     paper, title = reproduction.paper, facts["title"]
     pictures = [
-        f"![{title}]({paper}/{name}.svg)\n\n{text} ([PNG]({paper}/{name}.png))\n"
+        f"![{_alt(title, name.removeprefix(reproduction.figure))}]({paper}/{name}.svg)\n\n"
+        f"{text} ([PNG]({paper}/{name}.png))\n"
         for name, text in facts["captions"].items()
     ]
     rows = [
@@ -409,17 +421,25 @@ def _section(reproduction: Reproduction, facts: dict[str, Any] | None, first: Re
     )
 
 
+def _alt(title: str, suffix: str) -> str:
+    """Describe a drawing by the title of its figure and the suffix of its own name.
+
+    >>> _alt("Figure 2: priors", ""), _alt("Figure 2: priors", "-traversals")
+    ('Figure 2: priors', 'Figure 2: priors (traversals)')
+    """
+    return f"{title} ({suffix[1:]})" if suffix else title
+
+
 def _provenance(facts: dict[str, Any]) -> str:
     """Say where and when the networks were trained and the figure was drawn, and by what."""
     training, count = facts["training"], facts["found"] + facts["trained"]
     parts = []
     if count:
-        stored = "stored networks, trained" if facts["found"] == count else "networks trained"
+        networks = f"network{'s' * (count != 1)}"
+        stored = f"stored {networks}, trained" if facts["found"] == count else f"{networks} trained"
         parts.append(f"{count:,} {stored}")
         if training["runs"] == count and training["machines"]:
-            parts[0] += (
-                f" in {training['seconds']:,} seconds on {' and '.join(training['machines'])}"
-            )
+            parts[0] += f" in {training['seconds']:,} seconds on {_listed(training['machines'])}"
         if dates := training.get("dates"):
             parts[0] += f", {' to '.join(dict.fromkeys((dates[0], dates[-1])))}"
         if versions := training.get("versions"):
@@ -428,6 +448,19 @@ def _provenance(facts: dict[str, Any]) -> str:
     date = f" on {facts['date']}" if "date" in facts else ""
     drawn = f"drawn{date}{seconds} on {facts['machine']} by unweave {facts['version']}"
     return "; ".join([*parts, drawn])
+
+
+def _listed(machines: Sequence[str]) -> str:
+    """List machines, and numbers of threads together.
+
+    >>> _listed(["1 CPU thread", "2 CPU threads", "NVIDIA H200"])
+    '1 or 2 CPU threads and NVIDIA H200'
+    """
+    threads = [name.split()[0] for name in machines if re.fullmatch(r"\d+ CPU threads?", name)]
+    if len(threads) < 2:
+        return " and ".join(machines)
+    others = [name for name in machines if not re.fullmatch(r"\d+ CPU threads?", name)]
+    return " and ".join([f"{' or '.join(threads)} CPU threads", *others])
 
 
 def _authors(text: str) -> str:

@@ -89,10 +89,10 @@ class Network:
         steps, measured = np.array(pairs, dtype=np.float64).reshape(-1, 2).T
         return steps, measured
 
-    def last(self, name: str) -> float:
-        """Return the value of a curve at the end of training; NaN if it was not measured.
+    def value(self, name: str) -> float:
+        """Return a fact, or a curve at the end of training; NaN if it was not measured.
 
-        "facts/category/shape" is not a curve but the number facts["category"]["shape"].
+        "facts/category/shape" is the number facts["category"]["shape"]; other names are of curves.
         """
         first, *path = name.split("/")
         if first == "facts":
@@ -104,7 +104,7 @@ class Network:
         return float(values[-1]) if len(values) else float("nan")
 
 
-Reader = str | Callable[[Network], float]  # a name that `Network.last` takes, or a function
+Reader = str | Callable[[Network], float]  # a name that `Network.value` takes, or a function
 
 
 @dataclass(frozen=True)
@@ -142,7 +142,7 @@ class Group:
     def values(self, read: Reader) -> NDArray[np.float64]:
         """Return one number of each network; a single NaN if there are none."""
         if isinstance(read, str):
-            return self.values(lambda network: network.last(read))
+            return self.values(lambda network: network.value(read))
         return np.array([read(network) for network in self.networks] or [np.nan], np.float64)
 
     def mean(self, read: Reader) -> Measured:

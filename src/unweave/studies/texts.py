@@ -14,13 +14,13 @@ from collections.abc import Iterable, Sequence
 from importlib.resources import files
 from typing import TYPE_CHECKING, Any
 
-from unweave.studies.study import Group, Results
+from unweave.studies.study import Group, Network, Results
 from unweave.studies.workspace import Claim, Measured, Result, judge
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-SO_FAR = "so far "  # begins what was measured before all networks are trained
+SO_FAR = "so far: "  # begins what was measured before all networks are trained
 
 
 class Texts:
@@ -79,10 +79,10 @@ class Texts:
         denied = any(each.high < 0 for each in differences)
         return self.claim(name, holds, contradicted=denied, **values)
 
-    def below(self, name: str, difference: Measured, /, **values: Any) -> Claim:
-        """Judge that a difference is below 0; if it is above 0, beyond its interval, it is not."""
-        holds, denied = difference.high < 0, difference.low > 0
-        return self.claim(name, holds, contradicted=denied, **values)
+    def below(self, name: str, /, *differences: Measured, **values: Any) -> Claim:
+        """Judge that differences are below 0, as `above` judges that they are above it."""
+        turned = [Measured(-each.value, -each.high, -each.low) for each in differences]
+        return self.above(name, *turned, **values)
 
     def result(
         self,
@@ -92,12 +92,14 @@ class Texts:
         *,
         results: Results | None = None,
         networks: tuple[int, int] | None = None,
+        used: Sequence[Network] | None = None,
         noticed: str | None = None,
         **values: Any,
     ) -> Result:
         """Return a result with the captions of its drawings; `values` are filled into all texts.
 
         With `results`, so are the numbers of networks: {there}, {planned}, {failed} and {seeds}.
+        `used` are the networks that the figure is about, by default all of its study.
         """
         if results is not None:
             values = _counts(results) | values
@@ -111,6 +113,7 @@ class Texts:
             self("noticed", **values) if noticed is None and "noticed" in self._texts
             else noticed or "",
             networks,
+            None if used is None else tuple(network.key for network in used),
         )  # fmt: skip
 
 

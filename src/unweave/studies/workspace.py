@@ -53,12 +53,15 @@ class Cost(NamedTuple):
 class Measured(NamedTuple):
     """A number and its interval, which is NaN if it is not known.
 
-    As text it has as many digits as its interval supports: two of half its width.
+    As text it has as many digits as its interval supports: two of half its width. A bound that
+    would be rounded to 0 has more, so that its sign is seen.
 
     >>> str(Measured(1.1314, 1.1251, 1.1377)), str(Measured(1040.2, 980.0, 1100.0))
     ('1.1314 [1.1251, 1.1377]', '1,040 [980, 1,100]')
     >>> f"{Measured(1.131, 1.125, 1.138):.1f}", str(Measured(0.5, math.nan, math.nan))
     ('1.1 [1.1, 1.1]', '0.5')
+    >>> str(Measured(-0.02, -0.47, -0.004))
+    '-0.02 [-0.47, -0.004]'
     """
 
     value: float
@@ -81,9 +84,19 @@ class Measured(NamedTuple):
         if half != half:
             return format(self.value, spec or ".4g")
         digits = max(0, 1 - math.floor(math.log10(half) + 1e-9)) if half > 0 else 0
-        spec = spec or (f",.{digits}f" if half > 0 else ".4g")
-        value, low, high = (format(each, spec) for each in self)
+        if spec or half <= 0:
+            value, low, high = (format(each, spec or ".4g") for each in self)
+        else:
+            value = f"{self.value:,.{digits}f}"
+            low, high = (_bound_text(each, digits) for each in self[1:])
         return f"{value} [{low}, {high}]"
+
+
+def _bound_text(bound: float, digits: int) -> str:
+    """Write a number with some decimals, and with more if it would be rounded to 0."""
+    if bound and abs(bound) < 0.5 * 10.0**-digits:
+        digits = math.ceil(-math.log10(abs(bound)))
+    return f"{bound:,.{digits}f}"
 
 
 @dataclass(frozen=True)
@@ -153,6 +166,7 @@ class Result:
     seeds: str
     noticed: str = ""  # what the paper does not say, in Markdown
     networks: tuple[int, int] | None = None  # trained and planned; by default those of the study
+    used: tuple[str, ...] | None = None  # keys of the networks it is about; by default all of them
 
 
 @dataclass(frozen=True)
@@ -208,15 +222,19 @@ class Workspace:
                 yield item
                 counts.add(what)
 
-    def cost_facts(self, cost: Cost) -> Numbers:
-        """Summarise what a figure cost, and what training its networks cost, for its page."""
-        costs = self.costs.values()
+    def cost_facts(self, cost: Cost, used: Sequence[str] | None = None) -> Numbers:
+        """Summarise what a figure cost, and what training its networks cost, for its page.
+
+        `used` are the keys of its networks, by default all.
+        """
+        costs = [each for key, each in self.costs.items() if used is None or key in used]
+        trained = min(self.trained, len(costs))
         dates, versions = ({each.get(key) for each in costs} for key in ("date", "version"))
         return {
             "seconds": round(cost.wall),
             "cpu_seconds": round(cost.cpu),
-            "trained": self.trained,
-            "found": len(costs) - self.trained,
+            "trained": trained,
+            "found": len(costs) - trained,
             "training": {
                 "runs": len(costs),
                 "seconds": round(sum(each["seconds"] or 0 for each in costs)),

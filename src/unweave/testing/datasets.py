@@ -9,10 +9,11 @@ from unweave.data.dataset import MISSING
 from unweave.latents import Gaussian
 from unweave.networks import MLP
 from unweave.objectives import VAE
-from unweave.testing.laws import CPU, check_spec, check_training, require
+from unweave.testing.laws import CPU, check_spec, check_training, require, seeded
 from unweave.training.run import Run
 
 
+@seeded()
 def check_dataset(data: Data) -> None:
     """Check a dataset.
 
@@ -33,13 +34,16 @@ def check_dataset(data: Data) -> None:
     require(x.isfinite().all(), "observations must be finite")
     if dataset.bounded:
         require(x.min() >= 0 and x.max() <= 1, f"bounded, but values in [{x.min()}, {x.max()}]")
-    require(torch.equal(x, data.load(CPU).images(index)), "the same index gives other values")
+    require(
+        torch.equal(x, data.load(CPU).images(index)),
+        "the same index gives different values each time",
+    )
     require(torch.equal(x[:3], dataset.images(index[:3])), "an observation depends on its batch")
     factors = dataset.factors(index)
     sizes = dataset.factor_sizes
     require(
         len(sizes) == len(dataset.factor_names) == factors.shape[-1],
-        ("factor_names, factor_sizes and the columns of factors(index) must be as many"),
+        ("factor_names, factor_sizes and the columns of factors(index) must be equally many"),
     )
     require(factors.dtype == torch.int64, f"expected int64 factors, got {factors.dtype}")
     for name, size, column in zip(dataset.factor_names, sizes, factors.T, strict=True):

@@ -9,17 +9,27 @@ from unweave.core.noise import Noise
 from unweave.latents import Distribution, Latent, with_hard_samples
 from unweave.networks import MLP
 from unweave.objectives import VAE
-from unweave.testing.laws import DRAWS, check_mean, check_spec, check_training, require, small_data
+from unweave.testing.laws import (
+    DRAWS,
+    check_mean,
+    check_spec,
+    check_training,
+    require,
+    seeded,
+    small_data,
+)
 from unweave.training.run import Run
 
 
+@seeded()
 def check_latent(block: Latent) -> None:
     """Check a latent block.
 
     The spec survives a round trip through JSON; sizes and shapes agree; samples of posterior and
-    prior have the stated moments and densities; the rate is the mean of log q(z|x) - log p(z);
-    everything works under `torch.vmap`; traversals are within the support; and the block trains in
-    lanes and after an interruption.
+    prior have the stated moments and densities, which are products where variables are stated to be
+    independent; the rate is the mean of log q(z|x) - log p(z), also of each variable; the code of a
+    variable depends on its posterior alone; everything works under `torch.vmap`; traversals are
+    finite; and the block trains in lanes and after an interruption.
     """
     check_spec(block, Run(latent=block))
     require(sum(block.variables) == block.size, "variables must add up to the size of the block")
@@ -47,7 +57,18 @@ def check_latent(block: Latent) -> None:
     sampled = q.log_prob(z) - p.log_prob(z)
     rate = block.rate(q, p, z)
     check_mean("rate", sampled, rate.mean(0) if rate.dim() == 2 else rate)
-    _check_prior(block, p)
+    rates = block.rates(q, p, z)
+    sampled = q.log_marginals(z) - p.log_marginals(z)
+    check_mean("rates of the variables", sampled, rates.mean(0) if rates.dim() == 3 else rates)
+    if block.factorised_posterior:
+        _check_product("q(z|x)", q, z)
+    _check_marginals("q(z|x)", block, block.posterior(raw[0]), z[:, 0].detach())
+    drawn = with_hard_samples(p).rsample(Noise(2), (DRAWS,)).detach()
+    require(p.log_prob(drawn).isfinite().all(), "log p(z) must be finite at samples of p(z)")
+    if block.factorised:
+        _check_product("p(z)", p, drawn)
+    _check_marginals("p(z)", block, p, drawn)
+    _check_codes(block)
     for name, values in zip(block.names, block.traversal_values(p, 5), strict=True):
         require(values.isfinite().all(), f"traversal of {name}: its values must be finite")
     _check_mapped(block)
@@ -61,10 +82,39 @@ def _prior(block: Latent) -> Distribution:
     return prior
 
 
-def _check_prior(block: Latent, p: Distribution) -> None:
-    """Samples, density, cdf and moments of p(z) describe the same distribution."""
-    drawn = with_hard_samples(p).rsample(Noise(2), (DRAWS,)).detach()
-    require(p.log_prob(drawn).isfinite().all(), "log p(z) must be finite at samples of p(z)")
+def _check_product(what: str, d: Distribution, z: Tensor) -> None:
+    """The density of independent variables is the product of their own densities."""
+    joint, product = d.log_prob(z).detach(), d.log_marginals(z).detach().sum(-1)
+    require(
+        torch.allclose(joint, product, rtol=1e-6, atol=1e-6),
+        f"log {what}: the variables are stated to be independent, but the sum of `log_marginals` "
+        f"differs from `log_prob` by up to {float((joint - product).abs().max()):.3g}",
+    )
+
+
+def _check_codes(block: Latent) -> None:
+    """The code of each variable differs between observations, with its posterior alone."""
+    raw = 3 * Noise(6).normal((100, block.outputs), "raw", torch.float64)
+    q = block.posterior(raw)
+    z = with_hard_samples(q).rsample(Noise(7))
+    codes, log_q = block.codes(q), q.log_marginals(z)
+    for name, same in zip(block.names, (codes == codes[:1]).all(0), strict=True):
+        require(not same, f"code of {name}: the same for all outputs of the encoder")
+    for output, values in enumerate(raw.flip(0).T):
+        changed = raw.clone()
+        changed[:, output] = values
+        other = block.posterior(changed)
+        posterior = torch.isclose(other.log_marginals(z), log_q, rtol=1e-9).all(0)
+        code = torch.isclose(block.codes(other), codes, rtol=1e-9).all(0)
+        for name, wrong in zip(block.names, posterior & ~code, strict=True):
+            require(
+                not wrong,
+                f"code of {name}: output {output} of the encoder changes it, but not q(z_v|x)",
+            )
+
+
+def _check_marginals(what: str, block: Latent, p: Distribution, drawn: Tensor) -> None:
+    """Samples, densities, cdf and moments of each variable describe the same distribution."""
     low, high = drawn.quantile(0.001, 0), drawn.quantile(0.999, 0)
     share = torch.linspace(0, 1, 4_001, dtype=drawn.dtype).unsqueeze(-1)
     grid = low + (high - low) * share
@@ -76,19 +126,19 @@ def _check_prior(block: Latent, p: Distribution) -> None:
         mass = torch.cumulative_trapezoid(density[:, number], points)
         require(
             abs(mass[-1].item() - 0.998) < 0.02,
-            f"p(z) of {name}: expected a mass of 0.998 between two quantiles of its samples, the "
+            f"{what} of {name}: expected a mass of 0.998 between two quantiles of its samples, the "
             f"integral of its density is {mass[-1].item():.3f}",
         )
         below = torch.searchsorted(drawn[:, columns.start].sort().values, points[1:]) / DRAWS
         away = (below - 0.001 - mass).abs().max().item()
         require(
             away < 0.02,
-            f"p(z) of {name}: samples and density differ by {away:.3f} in their cdf",
+            f"{what} of {name}: samples and density differ by {away:.3f} in their cdf",
         )
         if hasattr(p, "cdf"):
             stated = p.cdf(grid).detach()[:, columns.start]
             away = (stated[1:] - stated[0] - mass).abs().max().item()
-            require(away < 0.02, f"p(z) of {name}: `cdf` and density differ by {away:.3f}")
+            require(away < 0.02, f"{what} of {name}: `cdf` and density differ by {away:.3f}")
         if block.finite_variance:
             own = drawn[:, columns.start]
             scale = own.std()
@@ -96,7 +146,7 @@ def _check_prior(block: Latent, p: Distribution) -> None:
                 value = getattr(p, moment).expand(block.size)[columns.start].detach()
                 require(
                     abs(value - expected) < 0.1 * scale,
-                    f"p(z) of {name}: {moment} is {value.item():.3g}, of samples {expected:.3g}",
+                    f"{what} of {name}: {moment} is {value.item():.3g}, of samples {expected:.3g}",
                 )
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 import numpy as np
 import torch
 from torch import Tensor
@@ -12,18 +14,22 @@ from unweave.latents import Gaussian
 from unweave.likelihoods import Likelihood, Observation
 from unweave.networks import MLP
 from unweave.objectives import VAE
-from unweave.testing.laws import DRAWS, check_mean, check_spec, check_training, require
+from unweave.testing.laws import DRAWS, check_mean, check_spec, check_training, require, seeded
 from unweave.training.run import Run
 
 _OUTPUTS = (-1.5, 0.0, 0.7)  # of the decoder
+_LEAST_STEP = 1e-9
+_SHARE = 0.1  # of the second density in a mixture
 
 
+@seeded()
 def check_likelihood(likelihood: Likelihood) -> None:
     """Check a likelihood.
 
     The spec survives a round trip through JSON; `log_prob`, `mean` and `sample` have the right
-    shapes; samples have the stated mean and density, which integrates (or sums) to 1; everything
-    works under `torch.vmap`; and a model trains in lanes and after an interruption.
+    shapes; samples have the stated mean and density, which integrates (or sums) to 1, for one value
+    and for several together; everything works under `torch.vmap`; and a model trains in lanes and
+    after an interruption.
     """
     check_spec(likelihood, Run(likelihood=likelihood))
     _check_shapes(likelihood)
@@ -33,6 +39,7 @@ def check_likelihood(likelihood: Likelihood) -> None:
         x = p.sample(Noise(0)).detach()
         check_mean("mean of samples", x, p.mean[0])
         _check_density(likelihood, output, x[:, 0])
+    _check_joint_density(likelihood)
     _check_mapped(likelihood)
     random = np.random.default_rng(0)
     values = random.random((60, 4)) if likelihood.bounded else random.standard_normal((60, 4))
@@ -88,6 +95,41 @@ def _check_density(likelihood: Likelihood, output: float, x: Tensor) -> None:
     )
     away = (below - mass).abs().max().item()
     require(away < 0.02, f"p(x|z): samples and density differ by {away:.3f} in their cdf")
+
+
+def _check_joint_density(likelihood: Likelihood) -> None:
+    """For the densities p and p' of two outputs of the decoder, E_m[p'(x) / m(x)] = 1.
+
+    m is the mixture (1 - w) p + w p', so that the ratio is at most 1 / w. The law holds whether the
+    values of x are independent or not, and fails if `log_prob` is not their joint density, or if
+    samples are not from it.
+    """
+    shape = (2, 2, 2)
+    raw = 0.5 * Noise(1).normal(likelihood.raw_shape(shape), "raw", torch.float64)
+    p = _observation(likelihood, raw.expand(DRAWS, *raw.shape))
+    x = p.sample(Noise(2)).detach()
+    step = 2.0
+    while True:
+        step /= 2
+        other = _observation(likelihood, (raw + step).expand(DRAWS, *raw.shape))
+        log_ratio = (other.log_prob(x) - p.log_prob(x)).detach()
+        if log_ratio.abs().median() < 1 or step < _LEAST_STEP:
+            break
+    y = other.sample(Noise(3)).detach()
+    mean, variance = 0.0, 0.0
+    for weight, nats in (
+        (1 - _SHARE, log_ratio),
+        (_SHARE, (other.log_prob(y) - p.log_prob(y)).detach()),
+    ):
+        ratio = 1 / ((1 - _SHARE) * torch.exp(-nats) + _SHARE)
+        mean += weight * ratio.mean().item()
+        variance += weight**2 * ratio.var().item() / DRAWS
+    require(
+        abs(mean - 1) < 6 * math.sqrt(variance) + 1e-6,
+        f"p(x|z) of {math.prod(shape)} values: samples are not from the density: a mean of ratios "
+        f"of densities over samples must be 1, got {mean:.3f}; log_prob must be the sum over all "
+        "values, and every value needs noise of its own",
+    )
 
 
 def _check_mapped(likelihood: Likelihood) -> None:

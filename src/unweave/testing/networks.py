@@ -9,10 +9,11 @@ from unweave.data import from_array
 from unweave.latents import Categorical, Gaussian, Latent, Product
 from unweave.networks import Network, Shape
 from unweave.objectives import VAE
-from unweave.testing.laws import check_spec, check_training, require
+from unweave.testing.laws import check_spec, check_training, require, seeded
 from unweave.training.run import Run
 
 
+@seeded()
 def check_network(
     network: Network, shape: Shape = (1, 64, 64), *, latent: Latent | None = None
 ) -> None:
@@ -40,9 +41,13 @@ def check_network(
     )
     for part, value in (("encoder", raw), ("decoder", out)):
         module = encoder if part == "encoder" else decoder
-        names, parameters = zip(*module.named_parameters(), strict=True)
-        gradients = torch.autograd.grad(value.square().sum(), parameters, allow_unused=True)
-        idle = [n for n, g in zip(names, gradients, strict=True) if g is None or not g.any()]
+        parameters = dict(module.named_parameters())
+        if not parameters:
+            continue
+        gradients = torch.autograd.grad(
+            value.square().sum(), list(parameters.values()), allow_unused=True
+        )
+        idle = [n for n, g in zip(parameters, gradients, strict=True) if g is None or not g.any()]
         require(not idle, f"{part}: these parameters get no gradient: {', '.join(idle)}")
     images = np.random.default_rng(0).integers(0, 2, (40, *shape)).astype(np.uint8)
     data, dataset = from_array(images, axes="nchw" if len(shape) == 3 else None)

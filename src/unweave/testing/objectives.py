@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import math
 from typing import Any
 
 import torch
@@ -12,8 +13,15 @@ from unweave.core.noise import Noise
 from unweave.core.schedules import at
 from unweave.latents import Bernoulli, Categorical, Gaussian, Latent, Product, StudentT, Uniform
 from unweave.networks import MLP, Network
-from unweave.objectives import VAE, Batch, Nets, Objective, total
-from unweave.testing.laws import CPU, check_spec, check_training, require, small_data
+from unweave.objectives import MODEL, VAE, Batch, Nets, Objective, Terms, total
+from unweave.testing.laws import (
+    CPU,
+    check_spec,
+    check_training,
+    require,
+    seeded,
+    small_data,
+)
 from unweave.training.run import Run
 
 _SPACES: tuple[Latent, ...] = (
@@ -24,16 +32,20 @@ _SPACES: tuple[Latent, ...] = (
     Categorical(3),
     Product(style=Gaussian(2), what=Categorical(3), flags=Bernoulli(2)),
 )
+_SEEDS = 16  # of the noise
+_COPIES = 4  # of a batch
 
 
+@seeded()
 def check_objective(
     objective: Objective, *, latent: Latent | None = None, neutral: Objective | None = None
 ) -> None:
     """Check an objective.
 
     The spec survives a round trip through JSON; the objective trains every latent space or explains
-    why it cannot; its gradients agree with finite differences; each of its terms is finite; runs in
-    lanes equal runs alone; and an interrupted run ends with the same bits.
+    why it cannot; its gradients agree with finite differences; each of its terms is finite, and a
+    mean over the batch, not a sum; an autoencoder reports distortion and rate without weights; runs
+    in lanes equal runs alone; and an interrupted run ends with the same bits.
 
     Args:
         objective: weights should differ from their neutral values, so that every term counts.
@@ -53,6 +65,9 @@ def check_objective(
     if reason := objective.incompatibility(space):
         raise AssertionError(f"the objective refuses {space} ({reason}): give another latent=")
     _check_gradients(objective, space)
+    _check_means(objective, space)
+    if objective.autoencodes:
+        _check_distortion_and_rate(objective, space)
     if neutral is not None:
         _check_neutral(neutral, space)
     check_training(
@@ -77,18 +92,19 @@ def _built(objective: Objective, latent: Latent) -> tuple[Nets, Batch, Run]:
     size = dataset.size if objective.needs_full_batch else 16
     run = Run(data=small_data(), latent=latent, objective=objective, network=_network(objective),
               batch_size=size).resolve(dataset)  # fmt: skip
-    torch.manual_seed(0)
     nets = run.build(dataset.shape).double()
     index = torch.randperm(dataset.size)[:size]
     return nets, Batch(dataset.images(index).double(), dataset.size), run
 
 
-def _losses(objective: Objective, nets: Nets, batch: Batch) -> list[tuple[str, Tensor]]:
-    """The loss of every update, in order, on one batch."""
-    found: list[tuple[str, Tensor]] = []
+def _terms(
+    objective: Objective, nets: Nets, batch: Batch, seed: int = 3
+) -> list[tuple[str, Terms]]:
+    """The player and the terms of every update, in order, on one batch."""
+    found: list[tuple[str, Terms]] = []
     carry: Any = {}
     for number, update in enumerate(objective.updates):
-        terms, carry = update.loss(nets, batch, Noise(3, 1).fold(str(number)), carry)
+        terms, carry = update.loss(nets, batch, Noise(seed, 1).fold(str(number)), carry)
         for name, term in terms.items():
             require(
                 tuple(term.value.shape) in ((), (len(batch.x),)),
@@ -96,8 +112,65 @@ def _losses(objective: Objective, nets: Nets, batch: Batch) -> list[tuple[str, T
                 f"got shape {tuple(term.value.shape)}",
             )
             require(term.value.isfinite().all(), f"term {name} is not finite")
-        found.append((update.player, total(terms)))
+        found.append((update.player, terms))
     return found
+
+
+def _losses(objective: Objective, nets: Nets, batch: Batch) -> list[tuple[str, Tensor]]:
+    """The player and the loss of every update."""
+    return [(player, total(terms)) for player, terms in _terms(objective, nets, batch)]
+
+
+def _means(objective: Objective, nets: Nets, batch: Batch) -> dict[str, Tensor]:
+    """The batch mean of every term, for many seeds of the noise, (seeds,)."""
+    found: dict[str, list[Tensor]] = {}
+    with torch.no_grad():
+        for seed in range(_SEEDS):
+            for player, terms in _terms(objective, nets, batch, seed):
+                for name, term in terms.items():
+                    found.setdefault(f"{player} {name}", []).append(term.value.mean())
+    return {name: torch.stack(values) for name, values in found.items()}
+
+
+def _check_means(objective: Objective, latent: Latent) -> None:
+    """A term of a batch that holds each observation several times is about the same."""
+    nets, batch, _ = _built(objective, latent)
+    bound = _fixed(objective)
+    copies = Batch(torch.cat([batch.x] * _COPIES), _COPIES * batch.dataset_size)
+    every = _means(bound, nets, batch), _means(bound, nets, copies)
+    for name, once in every[0].items():
+        value, other, error = _compare(once, every[1][name])
+        summed = abs(other - _COPIES * value) < abs(other - value)
+        require(
+            not (summed and abs(other - value) > error),
+            f"term {name.split()[-1]}: expected a mean over the batch, got a sum: with each "
+            f"observation {_COPIES} times it grows from {value:.4g} to {other:.4g}",
+        )
+
+
+def _check_distortion_and_rate(objective: Objective, latent: Latent) -> None:
+    """An autoencoder reports -log p(x|z) and the rate, whatever its loss."""
+    nets, batch, _ = _built(objective, latent)
+    reported = _means(_fixed(objective), nets, batch)
+    expected = _means(VAE(), nets, batch)
+    for name in ("distortion", "rate"):
+        key = f"{MODEL} {name}"
+        require(key in reported, f"the terms of the model must include {name}, if with weight 0")
+        if name == "distortion" and not latent.continuous:
+            continue  # a decoder may see hard or relaxed samples
+        value, other, error = _compare(reported[key], expected[key])
+        require(
+            abs(value - other) < error,
+            f"term {name}: expected its mean over the batch, {other:.6g}, without a weight, "
+            f"got {value:.6g}",
+        )
+
+
+def _compare(one: Tensor, other: Tensor) -> tuple[float, float, float]:
+    """Return two means over seeds, and six standard errors of their difference."""
+    variance = (one.var() + other.var()).item() / _SEEDS
+    value, expected = one.mean().item(), other.mean().item()
+    return value, expected, 6 * math.sqrt(variance) + 1e-6 * (1 + abs(expected))
 
 
 def _check_losses(objective: Objective, latent: Latent) -> None:
@@ -112,11 +185,12 @@ def _check_losses(objective: Objective, latent: Latent) -> None:
             )
 
 
-def _check_gradients(objective: Objective, latent: Latent, step: float = 1e-5) -> None:
+def _check_gradients(objective: Objective, latent: Latent, step: float = 1e-7) -> None:
     """Slopes along a random direction, by differentiation and by differences."""
     nets, batch, _ = _built(objective, latent)
     bound = _fixed(objective)
-    for number, (player, loss) in enumerate(_losses(bound, nets, batch)):
+    for number in range(len(objective.updates)):
+        player, loss = _losses(bound, nets, batch)[number]
         own = [p for n, p in nets.named_parameters() if nets.player_of(n) == player]
         direction = [torch.randn_like(p) for p in own]
         gradients = torch.autograd.grad(loss, own)

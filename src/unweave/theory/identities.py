@@ -232,13 +232,16 @@ def elbo_parts(
     and [Kim2018] lemma 1, in which the last two sums together are KL(q(z) || p(z)).
     """
     passed = _pass(model, x, noise)
-    found = _decomposition(passed)
+    decomposed = _decomposition(passed)
     z = passed.hard_samples
     parts = {
         "reconstruction": -passed.distortion,
-        "mutual_information": -found.mutual_information,
-        **{f"dependence {node}".strip(): -found.excess(node) for node in found.correlations},
-        **{f"mismatch {leaf}".strip(): -value for leaf, value in found.leaf_kls.items()},
+        "mutual_information": -decomposed.mutual_information,
+        **{
+            f"dependence {node}".strip(): -decomposed.excess(node)
+            for node in decomposed.correlations
+        },
+        **{f"mismatch {leaf}".strip(): -value for leaf, value in decomposed.leaf_kls.items()},
     }
     rate = passed.q.log_prob(z) - passed.p.log_prob(z)
     return _identity(-passed.distortion - rate, parts)
@@ -327,17 +330,17 @@ def recode(
 def terms(passed: ForwardPass, beta: float) -> dict[str, float]:
     """Return the mean terms of a forward pass, with q(z) exact over its observations."""
     with torch.no_grad():
-        found = _decomposition(passed)
+        decomposed = _decomposition(passed)
         rate = passed.rate
         means = {
             "objective": -passed.distortion - beta * rate,
             "reconstruction": -passed.distortion,
             "rate": rate,
             "entropy": passed.q.entropy(),
-            "mutual_information": found.mutual_information,
-            "kl": found.total_correlation + found.dimension_kl,  # KL(q(z) || p(z))
-            "total_correlation": found.total_correlation,
-            "dimension_kl": found.dimension_kl,
+            "mutual_information": decomposed.mutual_information,
+            "kl": decomposed.total_correlation + decomposed.dimension_kl,  # KL(q(z) || p(z))
+            "total_correlation": decomposed.total_correlation,
+            "dimension_kl": decomposed.dimension_kl,
         }
         return {name: _mean(value) for name, value in means.items()}
 

@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 Values = NDArray[np.float64]
 
 _ALL = 400  # try all signed permutations up to this many: those of four latents, not of five
-_STARTS = 3  # random starts of the search among more, beside the best assignment
+_STARTS = 3  # random starts of the search among more, besides the best assignment
 _ROUNDING = 1e-9  # relative: smaller correlations and gains count as 0
 _SIGNS = np.array(list(itertools.product((1.0, -1.0), repeat=2)))  # signs of two latents
 

@@ -42,9 +42,9 @@ def final_values(
 ) -> dict[str, float]:
     """Return the terms and the values measured last, under names that tell them apart.
 
-    Terms are those of the objective, as it estimates them on batches: means over the end of a log.
-    The others are named as in `measures.jsonl`: metrics, which include the exact total correlation,
-    and the held-out loss.
+    Terms are those of the objective, as it estimates them from batches: means over the end of a
+    log. The others are named as in `measures.jsonl`: metrics, which include the exact total
+    correlation, and the held-out loss.
 
     >>> log, measured = [{"step": 9, "total_correlation": -0.4}], {"total_correlation": 0.3}
     >>> final_values(log, [{"step": 9, "metrics": measured, "validation": {"rate": 2.0}}])

@@ -1,4 +1,4 @@
-"""Flat buffers for a player's parameters and for what its optimiser keeps beside them."""
+"""Flat buffers for a player's parameters and for the moments of its optimiser."""
 
 import torch
 from torch import Tensor

@@ -7,24 +7,6 @@ from typing import Any
 
 Settings = Mapping[str, Any]
 
-# The fields of data, by kind, that say where they are. The content is compared by a fingerprint.
-_PLACES = {
-    "arrays": ("path",),
-    "folder": ("path", "factors"),
-    "memory": ("digest",),
-    "selected": ("features",),
-}
-
-
-def without_places(content: Settings) -> dict[str, Any]:
-    """Return the JSON form of data without the fields that say where they are."""
-    places = _PLACES.get(str(content.get("kind")), ())
-    return {
-        name: without_places(value) if isinstance(value, dict) else value
-        for name, value in content.items()
-        if name not in places
-    }
-
 
 def flatten(content: Settings, prefix: str = "") -> dict[str, Any]:
     """Flatten the JSON form of a run; a list is one setting, as JSON text if it is not empty."""

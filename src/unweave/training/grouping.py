@@ -1,18 +1,21 @@
 """Which runs have the same settings and the same data."""
 
+import contextlib
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from unweave.core import spec
+from unweave.core.groups import grouped
+from unweave.core.parts import MissingPart, find_part, is_part_name
 from unweave.data import Data
-from unweave.training.flat_settings import flatten, relative_text, without_places
+from unweave.training.flat_settings import flatten, relative_text
 from unweave.training.overrides import data_text
 from unweave.training.run import Run
 
 
 def settings_of(run: Run, places: bool = True) -> dict[str, Any]:
-    """Return the settings of a run, as in `objective.beta`; `objective` is the kind of it.
+    """Return the settings of a run, as in `objective.beta`; `objective` is its kind.
 
     `places` says whether to include where the data are.
 
@@ -22,6 +25,24 @@ def settings_of(run: Run, places: bool = True) -> dict[str, Any]:
     """
     content = spec.to_json(run)
     return flatten(content if places else content | {"data": without_places(content["data"])})
+
+
+def without_places(content: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the JSON form of data without the fields that say where they are.
+
+    The fields of a user's own dataset are known if its module is imported.
+    """
+    kind = str(content.get("kind"))
+    cls = spec.members(Data).get(kind)
+    if is_part_name(kind):
+        with contextlib.suppress(MissingPart):
+            cls = find_part(kind)
+    places = spec.place_fields(cls) if cls else ()
+    return {
+        name: without_places(value) if isinstance(value, dict) else value
+        for name, value in content.items()
+        if name not in places
+    }
 
 
 def data_identity(data: Data, fingerprint: str = "", labels: str = "") -> str:
@@ -35,20 +56,21 @@ def data_identity(data: Data, fingerprint: str = "", labels: str = "") -> str:
 
 
 def same_but_for_the_seed(runs: Sequence[Run], data: Sequence[str] = ()) -> list[list[int]]:
-    """Return the numbers of the runs that differ only in their seed, group by group.
+    """Return the indices of the runs that differ only in their seed, group by group.
 
     `data` identifies the data of each run, by default by their spec.
 
     >>> same_but_for_the_seed([Run(seed=0), Run(steps=5), Run(seed=1)])
     [[0, 2], [1]]
     """
-    groups: dict[tuple[str, str], list[int]] = {}
     each = data or [data_identity(run.data) for run in runs]
-    for number, (run, own) in enumerate(zip(runs, each, strict=True)):
+
+    def rest(run: Run) -> str:
         settings = spec.to_json(run).items()
-        rest = {name: value for name, value in settings if name not in ("seed", "data")}
-        groups.setdefault((json.dumps(rest), own), []).append(number)
-    return list(groups.values())
+        return json.dumps({name: value for name, value in settings if name not in ("seed", "data")})
+
+    pairs = enumerate(zip(map(rest, runs), each, strict=True))
+    return list(grouped((key, number) for number, key in pairs).values())
 
 
 def data_label(data: Data) -> str:

@@ -26,12 +26,12 @@ _active: Interrupt | None = None  # what handles signals now
 
 
 class Interrupt:
-    """Inside, the first Ctrl-C or SIGTERM is a request to stop.
+    """Inside this block, the first Ctrl-C or SIGTERM is a request to stop.
 
     The second has its usual effect: Ctrl-C raises KeyboardInterrupt, SIGTERM ends the process. It
     has no effect in a process of torchrun or of a scheduler (`unattended`): these repeat signals,
-    and kill processes that take too long. One inside another shares its requests, unless only the
-    inner one is unattended. Only the main thread can handle signals.
+    and kill processes that take too long. A block inside another shares its requests, unless only
+    the inner one is unattended. Only the main thread can handle signals.
 
     Args:
         unattended: whether a program started this process and sends the signals. Handlers that it
@@ -55,8 +55,8 @@ class Interrupt:
             return self
         if _active is not None and (_active._all or not self._all):
             return _active
-        found = {number: signal.getsignal(number) for number in _REPLACED}
-        self._before = {n: each for n, each in found.items() if self._all or each in _REPLACED[n]}
+        now = {number: signal.getsignal(number) for number in _REPLACED}
+        self._before = {n: each for n, each in now.items() if self._all or each in _REPLACED[n]}
         for number in self._before:
             signal.signal(number, self._request)
         self._outer, _active = _active, self

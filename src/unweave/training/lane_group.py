@@ -173,14 +173,14 @@ class LaneGroup:
         Every row of the log does this and nothing else does: a failure is the same whenever
         checkpoints are written, and what is in a checkpoint is finite.
         """
-        found = self.pool.failures()
+        failures = self.pool.failures()
         for lane, finite in enumerate(self.lanes.state.finite()):
             if not finite:
-                found.setdefault(lane, {"step": self.lanes.step - 1, "term": log_rows.GRADIENT})
-        found = self.lanes.processes.from_first(found)
-        for lane in sorted(found.keys() - self.failures.keys()):
-            self.failures[lane] = found[lane]
-            self.progress.broke(self.lanes.runs[lane], found[lane])
+                failures.setdefault(lane, {"step": self.lanes.step - 1, "term": log_rows.GRADIENT})
+        failures = self.lanes.processes.from_first(failures)
+        for lane in sorted(failures.keys() - self.failures.keys()):
+            self.failures[lane] = failures[lane]
+            self.progress.broke(self.lanes.runs[lane], failures[lane])
         self.pool.freeze(self.failures)
 
     def _collect_measures(self) -> None:

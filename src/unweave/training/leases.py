@@ -62,8 +62,8 @@ class Lease(NamedTuple):
     @property
     def number(self) -> int:
         """The number in the name."""
-        found = _lease_number(self.path.name)
-        return int(found[1]) if found else 0
+        match = _lease_number(self.path.name)
+        return int(match[1]) if match else 0
 
     @property
     def worker(self) -> Process | None:
@@ -82,7 +82,7 @@ class Lease(NamedTuple):
 
 
 class _Sighting(NamedTuple):
-    """The content of a file, when it was first seen, and whether it had changed before."""
+    """A file's content, when this process first saw it, and whether it had changed by then."""
 
     content: bytes | None
     since: float
@@ -203,7 +203,7 @@ class Leases:
             files.delete(lease.path)
 
     def _judge(self, lease: Lease) -> Verdict:
-        """Return whether a lease is held; unknown is one that has not been watched long enough."""
+        """Return whether a lease is held; "unknown" if it has not been watched for long enough."""
         if lease.worker is None:
             return self._watch(str(lease.path), lease.content, _HALF_WRITTEN)
         if lease.worker == self.process:
@@ -260,8 +260,8 @@ def _closing(close: Callable[[], None]) -> Iterator[None]:
 def read_leases(folder: Path) -> list[Lease]:
     """Return all leases of a folder, by name."""
     paths = [folder / name for name in sorted(files.disk.names(folder)) if _lease_number(name)]
-    found = [(path, files.disk.read(path)) for path in paths]
-    return [Lease(path, content) for path, content in found if content is not None]
+    contents = [(path, files.disk.read(path)) for path in paths]
+    return [Lease(path, content) for path, content in contents if content is not None]
 
 
 def _supersede(stale: list[Lease], lease: Lease) -> bool:

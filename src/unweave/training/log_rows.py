@@ -17,13 +17,13 @@ def log_interval(steps: int) -> int:
 def fails_alike(failure: Row, steps: int, longer: int) -> bool:
     """Return whether a run would fail in the same way if it had more steps.
 
-    Rows of the log are then further apart, and a state that is not finite is found at the next row,
-    unless a term breaks before. So the failure is known if the longer run has no other row between
-    the last good row and the failure.
+    A longer run has log rows further apart, and a state that is not finite is found at the next
+    row, unless a term breaks before. So the failure is known if the longer run has no other row
+    between the last good row and the failure.
     """
     step: int = failure["step"]
     interval, wider = log_interval(steps), log_interval(longer)
-    found = min(steps, (step // interval + 1) * interval)
-    good = (found - 1) // interval * interval
+    detected = min(steps, (step // interval + 1) * interval)
+    good = (detected - 1) // interval * interval
     next_row = (good // wider + 1) * wider
-    return next_row == found if failure["term"] == GRADIENT else next_row > step
+    return next_row == detected if failure["term"] == GRADIENT else next_row > step

@@ -170,10 +170,10 @@ def train(
                 waiting = [group[:half], group[half:], *waiting]
             else:
                 outcomes = trained | outcomes
-    found = [outcomes.get(run.digest) or Outcome(run, None, [], None) for run in runs]
+    results = [outcomes.get(run.digest) or Outcome(run, None, [], None) for run in runs]
     if interrupt.requested:
-        raise TrainingInterrupted(found, interrupt.terminated)
-    return found
+        raise TrainingInterrupted(results, interrupt.terminated)
+    return results
 
 
 def fitting_parts(group: list[Run], dataset: Dataset) -> list[list[Run]]:

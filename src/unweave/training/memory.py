@@ -21,7 +21,7 @@ _DEFAULT = {_MAP: 2**25, _TRIM: 2**26}  # the largest values that glibc chooses 
 
 @contextlib.contextmanager
 def reuse_memory(device: torch.device) -> Iterator[None]:
-    """Inside, memory that a step on the CPU frees stays with the process for the next step.
+    """Inside this block, memory that a CPU step frees stays with the process for the next step.
 
     By default glibc returns large blocks to the system, which clears every page again: a beta-VAE
     step on one core took 93 ms that way and 80 ms with reuse. Systems without glibc are unchanged.
@@ -62,7 +62,7 @@ def check_memory(nets: nn.Module, batch: int, shape: tuple[int, ...], device: to
 
 
 def needed_memory(nets: nn.Module, batch: int, lanes: int = 1, at_once: int = 1) -> int:
-    """Return the fewest bytes that lanes take, of which some compute their gradients at once."""
+    """Return the fewest bytes that lanes take if only some compute their gradients at once."""
     parameters = _count(nets)
     return 4 * (lanes * _KEPT * parameters + at_once * (parameters + batch))
 

@@ -43,9 +43,7 @@ from unweave.training.run import Run
 
 _LIST = re.compile(r"[\w.:+-]+(,[\w.:+-]+)+")
 _RANGE = re.compile(r"(\d+)\.\.(\d+)")
-_DECISIVE = re.compile(
-    r"data[.=]|steps=|objective=|latent[.=]"
-)  # what settings for own data depend on
+_DECISIVE = re.compile(r"data[.=]|steps=|objective=|latent[.=]")  # settings for own data need it
 # Fields in which a comma joins columns into one value, and a..b is a range of them.
 _COLUMN_NAMES = ("key", "factors_key", "ignore")
 # Text that can be written as it is; anything else is written as JSON.

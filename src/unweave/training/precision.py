@@ -24,7 +24,7 @@ def check_precision(name: str) -> Precision:
 def half_precision(
     device: torch.device, precision: Precision
 ) -> contextlib.AbstractContextManager[object]:
-    """Inside, layers compute in bfloat16 if that is the precision and the device is a GPU."""
+    """Inside this block, layers compute in bfloat16 on a GPU if that is the precision."""
     if precision != "bf16" or device.type != "cuda":
         return contextlib.nullcontext()
     # Weights change from step to step, so every replay of a recorded step has to cast them again.
@@ -33,7 +33,7 @@ def half_precision(
 
 @contextlib.contextmanager
 def matmul_precision(precision: Precision) -> Iterator[None]:
-    """Inside, float32 products use tensor cores (TF32), unless the precision is fp32.
+    """Inside this block, float32 products use tensor cores (TF32), unless the precision is fp32.
 
     torch's own convolutions use deterministic algorithms.
     """

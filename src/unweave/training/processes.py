@@ -1,8 +1,8 @@
 """The processes that train one run together, each on its own device: `torchrun -m unweave train`.
 
 Every process has the whole state of the run and computes the loss of the whole batch, but applies
-networks to its own rows only (`core/rows.py`). The first process alone reads and writes the store,
-prints and measures, and says when to stop.
+networks to its own rows only (`core/row_division.py`). The first process alone reads and writes the
+store, prints and measures, and says when to stop.
 """
 
 import atexit
@@ -16,7 +16,7 @@ import torch.distributed as dist
 from torch import Tensor, nn
 
 from unweave.core import torchrun
-from unweave.core.rows import divided_rows, gather_rows, other_processes, own_rows
+from unweave.core.row_division import divided_rows, gather_rows, other_processes, own_rows
 from unweave.networks import UserModule
 from unweave.training.run import Run
 
@@ -55,7 +55,7 @@ class Processes:
             )
 
     def divided_rows(self) -> contextlib.AbstractContextManager[None]:
-        """Inside, losses are computed by all processes together, each with its own rows."""
+        """Inside this block, all processes compute losses together, each with its own rows."""
         return divided_rows() if self.several else contextlib.nullcontext()
 
     def own_rows(self, rows: Tensor) -> Tensor:

@@ -68,7 +68,7 @@ class RecordedProgress:
         self.shown.begin(runs, step)
 
     def advance(self, step: int, rows: Sequence[Row]) -> None:
-        """Record the step and the steps a second."""
+        """Record the step and the steps per second."""
         speed = (step - self._first) / max(1e-9, time.monotonic() - self._start)
         self.worker.facts = self.worker.facts | {"step": step, "steps_per_second": speed}
         self.shown.advance(step, rows)

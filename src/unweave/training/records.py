@@ -32,7 +32,7 @@ from unweave.core.parts import MissingPart
 T = TypeVar("T")
 Row = dict[str, Any]
 
-_SEAL, _SUMMARY = "seal", "summary"  # fields of files beside their content
+_SEAL, _SUMMARY = "seal", "summary"  # fields of files besides their content
 _END = "\n}\n"  # of a JSON file, after its seal
 _LARGEST = 2**30  # bytes of a file; those of the longest runs have some millions
 _SHOWN = 160  # characters of a reason
@@ -107,6 +107,7 @@ class StoredScore(TypedDict):
     details: dict[str, bool | Number | str | list[Number | str]]
     interval: Annotated[list[float], Field(min_length=2, max_length=2)] | None
     null: float | None
+    components: dict[str, float]
 
 
 class StoredScores(TypedDict):
@@ -215,8 +216,8 @@ def record_from_bytes(form: Any, file: str, content: bytes, run: str | None = No
 
     The checksum is of the bytes, so reading a file costs little more than parsing it.
     """
-    start, mark, found = content.rpartition(f'"{_SEAL}": '.encode())
-    last = json.loads(found.decode().removesuffix(_END)) if mark else None
+    start, mark, end = content.rpartition(f'"{_SEAL}": '.encode())
+    last = json.loads(end.decode().removesuffix(_END)) if mark else None
     owner = _check_seal(last, file, run, start + mark)
     parsed = parse_form(form, content)
     parsed.pop(_SEAL, None)
@@ -233,10 +234,10 @@ def lines_from_bytes(file: str, content: bytes, run: str) -> list[bytes]:
     """Return the lines that `rows_to_bytes` wrote for rows; raise a ValueError if they changed."""
     lines, _, last = content.removesuffix(b"\n").rpartition(b"\n")
     lines = lines + b"\n" if lines else b""
-    found = json.loads(last.decode()) if last else None
-    if not isinstance(found, dict) or list(found) != [_SEAL]:
+    sealed = json.loads(last.decode()) if last else None
+    if not isinstance(sealed, dict) or list(sealed) != [_SEAL]:
         raise ValueError("it does not end with a checksum: it was cut off, or changed")
-    _check_seal(found[_SEAL], file, run, lines)
+    _check_seal(sealed[_SEAL], file, run, lines)
     return lines.splitlines()
 
 
@@ -254,9 +255,9 @@ def _new_seal(file: str, run: str, content: bytes) -> dict[str, str]:
 
 
 def _check_seal(found: object, file: str, run: str | None, content: bytes) -> str:
-    """Return the run of a seal, which has to be of this file, this run and this content."""
+    """Return the run of a seal, which must be that of this file, this run and this content."""
     if not isinstance(found, dict) or found.keys() != {"file", "run", "crc32"}:
-        raise ValueError("it has no checksum: it was changed, or is of an earlier version")
+        raise ValueError("it has no checksum: it was changed, or written by an earlier version")
     owner = found["run"]
     if found["file"] != file:
         raise ValueError(f"it was written as {found['file']}")
@@ -276,16 +277,16 @@ def _canonical(content: Mapping[str, Any]) -> bytes:
 
 _AGAIN = "delete it and measure again, `unweave evaluate`"
 _ELSEWHERE = "restore it from a copy, or train the run again in another store"
-_ROWS = "restore it from a copy, or delete it to go on without its rows"
+_ROWS = "restore it from a copy, or delete it to continue without its rows"
 _ADVICE = {  # by the name in a run folder
     "run.json": _ELSEWHERE,
     "data.json": _ELSEWHERE,
     "log.jsonl": _ROWS,
     "measures.jsonl": _ROWS,
-    "failed.json": "delete it, and `unweave train` goes on from the last checkpoint",
+    "failed.json": "delete it, and `unweave train` continues from the last checkpoint",
     "scores*.json": _AGAIN,
     "table*.npz": _AGAIN,
-    "state-*.safetensors": "restore it from a copy, or move it elsewhere to go on without it",
+    "state-*.safetensors": "restore it from a copy, or move it elsewhere to continue without it",
     "weights.safetensors": (
         "restore it from a copy, or move it elsewhere and let `unweave train` write it again"
     ),

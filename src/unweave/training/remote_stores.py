@@ -33,7 +33,7 @@ _TEXT = (".json", ".jsonl")
 
 
 class RemoteStore:
-    """A store elsewhere, through fsspec, and the folder that mirrors it."""
+    """A remote store, reached through fsspec, and the folder that mirrors it."""
 
     def __init__(self, url: str, root: Path) -> None:
         import fsspec  # not at the top: few stores are remote
@@ -134,7 +134,7 @@ class RemoteStore:
         return [facts["name"].rstrip("/").rpartition("/")[2] for facts in newest]
 
     def pull(self, folder: Path, text: bool = True) -> None:
-        """Make a folder of the mirror as it is now: text is downloaded, other files are empty.
+        """Update a folder of the mirror: text is downloaded, other files are empty.
 
         Without `text`, only the settings of runs are downloaded.
         """
@@ -173,7 +173,7 @@ class RemoteStore:
         """Download files; return all but those that were deleted meanwhile."""
         keys = {self._key(path): path for path in paths}
         contents = self._system.cat(list(keys), on_error="return") if keys else {}
-        found = []
+        downloaded = []
         for key, content in contents.items():
             if isinstance(content, FileNotFoundError):
                 continue
@@ -182,8 +182,8 @@ class RemoteStore:
             keys[key].parent.mkdir(parents=True, exist_ok=True)
             keys[key].write_bytes(content)
             self._absent.discard(keys[key])
-            found.append(keys[key])
-        return found
+            downloaded.append(keys[key])
+        return downloaded
 
     @contextmanager
     def _errors(self, path: Path) -> Iterator[None]:
@@ -198,14 +198,14 @@ class RemoteStore:
 
 
 class RemoteDisk(Disk):
-    """The disk of a process that also writes to stores elsewhere."""
+    """The disk of a process that also writes to remote stores."""
 
     def __init__(self) -> None:
         self.stores: dict[Path, RemoteStore] = {}  # by mirror
 
     def _store(self, path: Path) -> RemoteStore | None:
-        found = (store for root, store in self.stores.items() if path.is_relative_to(root))
-        return next(found, None)
+        stores = (store for root, store in self.stores.items() if path.is_relative_to(root))
+        return next(stores, None)
 
     def replace(self, source: Path, target: Path) -> None:
         super().replace(source, target)
@@ -322,8 +322,8 @@ def _version(facts: Mapping[str, Any]) -> object:
 
 def _changed(facts: Mapping[str, Any]) -> datetime | None:
     """Return when an object was put; fsspec's file systems name this differently."""
-    found = (facts.get(name) for name in ("LastModified", "last_modified", "created", "mtime"))
-    return next((time for time in found if isinstance(time, datetime)), None)
+    times = (facts.get(name) for name in ("LastModified", "last_modified", "created", "mtime"))
+    return next((time for time in times if isinstance(time, datetime)), None)
 
 
 def _seconds(facts: Mapping[str, Any]) -> float:

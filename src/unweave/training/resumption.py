@@ -5,6 +5,7 @@ from typing import NamedTuple
 
 import torch
 
+from unweave.core.groups import grouped
 from unweave.data import Dataset
 from unweave.training.log_rows import fails_alike
 from unweave.training.processes import ALONE, Processes
@@ -30,7 +31,7 @@ def label_notes(folder: RunFolder, dataset: Dataset) -> list[str]:
 def arithmetic(
     runs: Sequence[Run], device: torch.device, precision: str, processes: Processes = ALONE
 ) -> dict[str, object]:
-    """Return what the bits of a step depend on beside the runs and their state."""
+    """Return what the bits of a step depend on besides the runs and their state."""
     compiled = device.type == "cuda" and worth_compiling(runs) and not processes.several
     beside = {"processes": processes.size} if processes.size > 1 else {}
     return {"device": device.type, "precision": precision, "compiled": compiled, **beside}
@@ -187,11 +188,12 @@ def group_runs(
     beside = {name: lanes for lanes in saved for name in lanes}
     for digest, origin in origins.items():
         together.setdefault(digest, beside[origin.digest])
-    groups: dict[tuple[str, frozenset[str]], list[Run]] = {}
-    for run in runs:
+
+    def key(run: Run) -> tuple[str, frozenset[str]]:
         part = frozenset([parts[run.digest]]) if parts else frozenset[str]()
-        key = run.lane_key, together.get(run.digest, part)
-        groups.setdefault(key, []).append(run)
+        return run.lane_key, together.get(run.digest, part)
+
+    groups = grouped((key(run), run) for run in runs)
     return [group for group in groups.values() if any(run.digest not in failed for run in group)]
 
 

@@ -31,7 +31,7 @@ from unweave.networks import MLP, Conv, Init, Kim2018, Network, Shape
 from unweave.objectives import BetaVAE, Label, Nets, Objective
 from unweave.training.memory import check_memory, needed_memory
 
-_FEW_ROWS = 1_000  # by which data are judged
+_FEW_ROWS = 1_000  # rows by which data are judged
 
 
 @spec
@@ -130,12 +130,12 @@ class Run:
         assert run.likelihood is not None
         if run.likelihood.bounded and not dataset.bounded:
             raise ValueError(
-                f"a {run.likelihood.kind} likelihood needs values in [0, 1], and the data have "
-                "others; scale the data, or use likelihood=gaussian"
+                f"a {run.likelihood.kind} likelihood needs values in [0, 1], but the data have "
+                "values outside; scale the data, or use likelihood=gaussian"
             )
         if run.likelihood.counts and not _holds_counts(dataset):
             raise ValueError(
-                f"a {run.likelihood.kind} likelihood needs counts, the integers 0, 1, 2, ..., and "
+                f"a {run.likelihood.kind} likelihood needs counts, the integers 0, 1, 2, ..., but "
                 "the data have other values; use data.scale=counts if they are counts that were "
                 "scaled, otherwise likelihood=gaussian"
             )
@@ -168,7 +168,7 @@ class Run:
         return needed_memory(*self._sizes(shape), lanes, at_once)
 
     def _sizes(self, shape: Shape) -> tuple[Nets, int]:
-        """The networks without memory, and how many numbers a batch surely has.
+        """The networks without memory, and how many numbers a batch has at least.
 
         These are observations, reconstructions and codes.
         """

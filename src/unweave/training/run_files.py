@@ -106,7 +106,7 @@ class RunFiles:
         return (self.path / FAILED).exists()
 
     def forget_failure(self) -> None:
-        """Let the run go on from its last checkpoint."""
+        """Let the run continue from its last checkpoint."""
         delete(self.path / FAILED)
 
     def write_failure(self, failure: Row) -> None:
@@ -116,16 +116,16 @@ class RunFiles:
     @property
     def scores(self) -> dict[str, StoredScores]:
         """The content of each scores file, by split; the split it was trained on comes first."""
-        found = (self.read_scores(path) for path in self._score_files)
-        return {scores["split"]: scores for scores in found}
+        records = (self.read_scores(path) for path in self._score_files)
+        return {scores["split"]: scores for scores in records}
 
     @property
     def score_values(self) -> dict[str, dict[str, float]]:
         """The number of each score, by split as in `scores`, and key; the rest is not parsed."""
-        found = (read_record(path, ScoreValues, self.digest) for path in self._score_files)
+        records = (read_record(path, ScoreValues, self.digest) for path in self._score_files)
         return {
             each["split"]: {key: score["value"] for key, score in each["scores"].items()}
-            for each in found
+            for each in records
         }
 
     def read_scores(self, path: Path) -> StoredScores:
@@ -162,7 +162,7 @@ class RunFiles:
 
     @property
     def locked(self) -> bool:
-        """Whether a process is writing in the folder now, which for long only training does."""
+        """Whether a process is writing in the folder now; only training does so for long."""
         return own_leases().is_held(self.path)
 
     @contextmanager

@@ -1,4 +1,4 @@
-"""How far the runs of a store are: what is trained, how fast, by which workers, and what failed."""
+"""The progress of the runs of a store: what is trained, how fast, by whom, and what failed."""
 
 import math
 import time
@@ -36,13 +36,13 @@ class WorkerStatus:
 
     @property
     def speed(self) -> float:
-        """Steps a second of all of its runs together."""
+        """Steps per second of all of its runs together."""
         return self.steps_per_second * len(self.runs)
 
 
 @dataclass(frozen=True)
 class RunStatus:
-    """A run of the store, and how far it is."""
+    """A run of the store, and its progress."""
 
     run: str
     status: str
@@ -61,8 +61,8 @@ class StoreStatus:
     @property
     def counts(self) -> dict[str, int]:
         """How many runs are in each state."""
-        found = Counter(run.status for run in self.runs)
-        return {state: found[state] for state in STATES if found[state]}
+        counts = Counter(run.status for run in self.runs)
+        return {state: counts[state] for state in STATES if counts[state]}
 
     @property
     def steps_left(self) -> int:
@@ -72,12 +72,12 @@ class StoreStatus:
 
     @property
     def speed(self) -> float:
-        """Steps a second of all networks that are being trained."""
+        """Steps per second of all networks that are being trained."""
         return sum(worker.speed for worker in self.workers)
 
     @property
     def networks_per_hour(self) -> float:
-        """Networks that are trained in an hour at the present speed."""
+        """Networks trained per hour at the present speed."""
         return sum(3600 * each.speed / each.steps for each in self.workers if each.steps)
 
     @property
@@ -99,7 +99,7 @@ class StoreStatus:
 
 
 def read_status(root: Path) -> StoreStatus:
-    """Read how far the runs of a store are; a damaged folder is described and not an error."""
+    """Read the progress of the runs of a store; a damaged folder is described, not an error."""
     files.disk.pull(root)
     workers = _workers(root)
     steps = _steps(workers)

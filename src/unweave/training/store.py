@@ -33,7 +33,6 @@ from unweave.core.outputs import RUN
 from unweave.core.parts import own_parts
 from unweave.data import Data, Dataset, Schema
 from unweave.data.splits import split_of
-from unweave.training.configuration import summary_of
 from unweave.training.leases import FolderInUse, read_leases
 from unweave.training.records import (
     Sealed,
@@ -47,6 +46,7 @@ from unweave.training.records import (
 )
 from unweave.training.run import Run
 from unweave.training.run_files import RunFiles, names_in, run_paths
+from unweave.training.run_text import summary_of
 from unweave.training.tensor_files import read_facts, read_tensors, write_tensors
 
 DATA = "data.json"
@@ -80,7 +80,7 @@ class DataRecord(NamedTuple):
 
 
 class ScoreFacts(NamedTuple):
-    """What scores are computed on; those of different facts are never stored together."""
+    """What scores are computed on; scores with different facts are never stored together."""
 
     split: str
     rows: int
@@ -194,7 +194,7 @@ class RunFolder(RunFiles):
 
     @property
     def _begun(self) -> bool:
-        """Whether steps of the run are stored, which are of the data that data.json describes."""
+        """Whether steps of the run are stored; they were taken on the data of data.json."""
         return bool(self.states) or self.weights.exists()
 
     def create(self, run: Run) -> None:
@@ -204,8 +204,8 @@ class RunFolder(RunFiles):
             write_record(self.path / RUN, run.digest, run_to_record(run))
         elif self.read_run() != run:
             raise ValueError(
-                f"{self.path} contains another run than its name says: the folder was renamed, or "
-                "written by another version of unweave; use another store"
+                f"{self.path} contains a different run from the one its name gives: the folder was "
+                "renamed, or written by another version of unweave; use another store"
             )
 
     def check_data(self, dataset: Dataset, labels: bool = False) -> None:
@@ -276,12 +276,12 @@ class Store:
             with suppress(OSError, ValueError, RecursionError):
                 key, steps = _stored_settings(folder.path, (folder.path / RUN).stat().st_mtime_ns)
                 others.setdefault(key, []).append((steps, folder))
-        found = {}
+        by_run = {}
         for run in runs:
             key, steps = _all_but_steps(spec.to_json(run))
             shorter = [each for each in others.get(key, []) if each[0] < steps]
-            found[run.digest] = [folder for _, folder in sorted(shorter, key=lambda e: -e[0])]
-        return found
+            by_run[run.digest] = [folder for _, folder in sorted(shorter, key=lambda e: -e[0])]
+        return by_run
 
     def find_all(self, names: Iterable[str]) -> list[Path]:
         """The folders of runs by their names, as `find` takes them, each once."""

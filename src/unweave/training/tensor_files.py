@@ -74,8 +74,8 @@ def read_facts(path: Path, run: str) -> TensorFacts:
 
 
 def _facts(file: str, metadata: Mapping[str, str] | None, run: str) -> TensorFacts:
-    found = unseal(file, json.loads((metadata or {}).get(_METADATA, "null")), run)
-    return check_form(TensorFacts, found.content)
+    sealed = unseal(file, json.loads((metadata or {}).get(_METADATA, "null")), run)
+    return check_form(TensorFacts, sealed.content)
 
 
 def _checksum(tensors: Mapping[str, Tensor]) -> str:

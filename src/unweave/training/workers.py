@@ -138,7 +138,7 @@ def plan_for(lanes: Lanes) -> Plan:
 
 @contextlib.contextmanager
 def torch_threads(count: int) -> Iterator[None]:
-    """Inside, torch uses `count` threads; afterwards as many as before, in new threads too."""
+    """Let torch use `count` threads in this block; then as many as before, in new threads too."""
     before = torch.get_num_threads()
     torch.set_num_threads(count)
     try:

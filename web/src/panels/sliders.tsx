@@ -47,7 +47,10 @@ function Key({ variables }: { variables: readonly Variable[] }) {
       {variables.some(({ discrete }) => discrete) && (
         <li>Under a class: its share of the data, with a mark at that of the prior</li>
       )}
-      <li>{natsOf(first!)}: KL of its posteriors from the prior, which limits what it carries</li>
+      <li>
+        {natsOf(first!)}: KL of its posteriors from the prior, an upper bound on the information
+        that it carries
+      </li>
       {explaining && (
         <li>
           {percent(explaining.share)}: share of <bdi>{explaining.factor}</bdi> that it explains;{" "}
@@ -110,7 +113,7 @@ function Control({ model, variable }: { model: Model; variable: Variable }) {
         <VariableName variable={variable} />
         <span
           class="kl"
-          title="Mean KL of its posteriors from the prior, at least the information that it carries"
+          title="Mean KL of its posteriors from the prior, an upper bound on the information that it carries"
         >
           {natsOf(variable)}
         </span>

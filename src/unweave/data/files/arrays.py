@@ -16,7 +16,7 @@ from pydantic import Field
 from torch import Tensor
 
 from unweave.core.hints import naming
-from unweave.core.spec import spec, tag
+from unweave.core.spec import Place, spec, tag
 from unweave.data.dataset import AbsolutePath, ArrayDataset, DataNotFound, Dataset
 from unweave.data.files.array_file import ArrayFile, TableFile, check_key, open_array_file
 from unweave.data.files.build import as_numpy, build_dataset, observe, observed_dataset, take_split
@@ -61,7 +61,7 @@ class Arrays:
     """
 
     path: AbsolutePath
-    """Where the data are: a file or a folder."""
+    """Where the data are: a file."""
     key: str | None = None
     """Array of the observations in the file, or the columns of a table."""
     factors_key: str | None = None
@@ -157,7 +157,8 @@ class InMemory:
     as the spec is in use in this process. `split` works as in `Arrays`.
     """
 
-    digest: Annotated[str, Field(pattern="^[0-9a-f]{64}$")]  # sha256 of images and factors
+    # sha256 of images and factors
+    digest: Annotated[str, Field(pattern="^[0-9a-f]{64}$"), Place()]
     """Checksum of the array."""
     shape: tuple[int, ...]
     """Shape of the array."""
@@ -259,7 +260,7 @@ def _reject_text(file: ArrayFile, rows: Rows, columns: Sequence[str]) -> None:
     if rows.dtype != object:
         return
     first = rows.read(0, 1)[0]
-    aligned = len(first) == len(columns)  # otherwise there are lists beside the text
+    aligned = len(first) == len(columns)  # otherwise there are lists besides the text
     pairs = zip(columns, first, strict=True) if aligned else ((name, "") for name in columns)
     text = [name for name, value in pairs if isinstance(value, str)]
     for name in text:

@@ -58,8 +58,8 @@ def array_dataset(
     """Return a dataset of observations in memory and their factors, for a data spec of your own.
 
     Arrays are interpreted, scaled and checked as in `Arrays`. A table with named columns, such as a
-    DataFrame of pandas or polars, is read as a CSV file is: columns of numbers are observations,
-    and text is a factor if it repeats and names the rows otherwise.
+    DataFrame of pandas or polars, is read like a CSV file: columns of numbers are observations,
+    text that repeats is a factor, and other text names the rows.
 
     >>> array_dataset(np.eye(4), [0, 0, 1, 1], ["half"]).factor_sizes
     (2,)
@@ -229,19 +229,19 @@ def build_dataset(
 
 
 def _explain_not_finite(rows: Rows, layout: Layout, value_names: Sequence[str]) -> str:
-    found = find_not_finite(rows, layout.by_channel)
-    row, column, place = found.first
+    broken = find_not_finite(rows, layout.by_channel)
+    row, column, place = broken.first
     if layout.is_image:
         y, x = divmod(place, layout.shape[2])
         return (
             "expected finite float32 values, got NaN or infinity, first in observation "
             f"{row}, channel {column}, at row {y} and column {x}; "
-            f"{count_noun(found.cells, 'value')} of {count_noun(found.rows, 'image')} "
-            f"{'is' if found.cells == 1 else 'are'} not finite: remove or replace them"
+            f"{count_noun(broken.cells, 'value')} of {count_noun(broken.rows, 'image')} "
+            f"{'is' if broken.cells == 1 else 'are'} not finite: remove or replace them"
         )
     names = group_names(layout.shape, value_names)
-    columns = [join_columns([str(names[number])]) for number in found.columns]
-    missing = describe_missing(found.cells, found.rows, columns, table=bool(value_names))
+    columns = [join_columns([str(names[number])]) for number in broken.columns]
+    missing = describe_missing(broken.cells, broken.rows, columns, table=bool(value_names))
     return (
         "expected finite float32 values, got NaN or infinity, first in observation "
         f"{row}, {'column ' * bool(value_names)}{names[column]}; {missing}"
@@ -249,7 +249,7 @@ def _explain_not_finite(rows: Rows, layout: Layout, value_names: Sequence[str]) 
 
 
 def _checksum_of(whole: str, numbers: Array | None) -> str:
-    """Return the checksum of some rows of data, by the checksum of all and their numbers."""
+    """Return the checksum of some rows, computed from that of all rows and their indices."""
     return whole if numbers is None else f"{zlib.crc32(numbers.data, int(whole, 16)):08x}"
 
 
@@ -278,7 +278,7 @@ def take_split(dataset: ArrayDataset, split: DataSplit) -> ArrayDataset:
 def select_streamed(
     dataset: StreamedDataset, numbers: Array, description: str, checksum: str
 ) -> ArrayDataset | StreamedDataset:
-    """Select rows of a streamed dataset by their sorted numbers; load them if they fit."""
+    """Select rows of a streamed dataset by their sorted indices; load them if they fit."""
     rows = IndexedRows(dataset.rows, numbers)
     earlier = dataset.notes[: -len(streaming_notes(dataset.rows))]
     some = count_noun(len(numbers), "observation")

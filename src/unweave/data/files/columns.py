@@ -80,10 +80,10 @@ def choose_columns(
     if unread:
         notes.append(f"not read: {list_some(unread)}")
     table = FactorTable.from_columns(labels, file.count)
-    told = {column.describe() for column in labels if not column.continuous}
+    described = {column.describe() for column in labels if not column.continuous}
     classes = [each for each in labels if len(each.values) and not each.continuous]
     notes += [f"{c.describe()} ({_class_list(c)})" for c in classes if c.name in chosen]
-    notes += [note for note in table.notes if note not in told]
+    notes += [note for note in table.notes if note not in described]
     return TableColumns(
         observed, dataclasses.replace(table, row_names=row_names, notes=tuple(notes))
     )
@@ -142,8 +142,9 @@ def _stem(name: str) -> str | None:
 
 
 def _odd_note(odd: Sequence[str], labels: Sequence[str], spoils: bool, in_memory: bool) -> str:
-    """Point out columns unlike the others; as labels they are named next to those there are.
+    """Point out columns unlike the others, and how to drop them or make them labels.
 
+    `labels` are the columns that are labels already; the hint lists the new ones with them.
     `spoils` says whether the others would be read as spectra without them.
     """
     whose, it = ("whose name is", "it") if len(odd) == 1 else ("whose names are", "them")

@@ -13,7 +13,7 @@ def are_compared(rows: Rows) -> bool:
 
 
 def first_copies(rows: Rows, arrange: View) -> NDArray[np.int64] | None:
-    """Return the number of the first row that equals each row; None if all rows differ.
+    """Return the index of the first row that equals each row; None if all rows differ.
 
     Rows are compared by two checksums of 64 bits. Those of too many bytes are not compared.
 

@@ -81,7 +81,7 @@ def has_decimal_commas(cells: Sequence[str], delimiter: str) -> bool | None:
     """Return whether the numbers of a column have decimal commas; None if that is in doubt.
 
     At least half of the cells have to be numbers then. In doubt are 1.234 beside 23,25, which may
-    be 1234, and columns of a file with tabs that only have numbers such as 1,234.
+    be 1234, and columns of a tab-separated file whose numbers all look like 1,234.
 
     >>> [has_decimal_commas(cells, ";") for cells in (["2,5", "1"], ["a,b"], ["1.234", "2,5"])]
     [True, False, None]

@@ -17,7 +17,7 @@ import torch
 from pydantic import BeforeValidator, Field
 
 from unweave.core.hints import naming, nearest_path
-from unweave.core.spec import spec, tag
+from unweave.core.spec import Place, spec, tag
 from unweave.data.cache import cached_file, data_folder
 from unweave.data.dataset import AbsolutePath, Dataset
 from unweave.data.files.build import build_dataset
@@ -43,7 +43,7 @@ from unweave.data.scaling import ScalingMethod
 
 Pixels = Annotated[int, Field(ge=1, le=4096)]
 FileAxes = Literal["channels", "observations"]
-PathText = Annotated[str, BeforeValidator(lambda path: os.fspath(path))]
+PathText = Annotated[str, BeforeValidator(lambda path: os.fspath(path)), Place()]
 
 DEFAULT_SIZE = (64, 64)
 FITS: dict[Fit, str] = {
@@ -64,9 +64,9 @@ class Folder:
     ratio of an image differs, `fit` takes the largest centred crop ("crop"), adds black bars,
     which are transparent with four channels ("pad"), or distorts the image ("stretch"). `channels`
     is 1 (grey), 3 (RGB) or 4 (RGBA) for 8-bit images; by default 1 if all images are grey,
-    otherwise 3, with transparent images laid on white. Images of 16 bits, of floats, or with other
-    numbers of channels keep their values and channels. `axes` says what the pages of a TIFF stack
-    or the frames of an animation are if the file does not: the "channels" of one image, or
+    otherwise 3, with transparent images blended onto white. Images of 16 bits, of floats, or with
+    other numbers of channels keep their values and channels. `axes` says what the pages of a TIFF
+    stack or the frames of an animation are if the file does not: the "channels" of one image, or
     "observations". `scale` works as in `Arrays`; by default 8-bit images are divided by 255, and
     others are scaled by percentiles unless they are floats in [0, 1].
 
@@ -236,7 +236,7 @@ class _Sources(NamedTuple):
 
     @property
     def owners(self) -> Array:
-        """The number of the file of each observation."""
+        """The index of the file of each observation."""
         return np.repeat(np.arange(len(self.files)), [len(planes) for planes in self.planes])
 
     def row_names(self, folder: Path) -> tuple[str, ...]:
@@ -360,7 +360,7 @@ def _choose_samples(wanted: int | None, sources: _Sources) -> tuple[int, list[st
         notes.append(f"{grey} of {len(headers)} images are grey, read as RGB")
     transparent = sum(header.alpha for header in headers)
     if transparent and samples != 4:
-        notes.append(f"{transparent} transparent images laid on white; channels=4 keeps alpha")
+        notes.append(f"{transparent} transparent images blended onto white; channels=4 keeps alpha")
     return samples, notes
 
 

@@ -1,4 +1,4 @@
-"""Tables in memory, such as DataFrames of pandas and polars: read as CSV files are."""
+"""Tables in memory, such as DataFrames of pandas and polars, read like CSV files."""
 
 from __future__ import annotations
 

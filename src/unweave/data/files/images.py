@@ -184,7 +184,7 @@ def _json_axes(description: str) -> PageAxes | None:
 
 
 def _tiff_header(file: Path) -> Header:
-    """Read the properties of a TIFF file that Pillow cannot read, or not in full."""
+    """Read the properties of a TIFF file that Pillow cannot read, or not at full precision."""
     with _tifffile(file) as tiff:
         first, pages = tiff.pages[0], len(tiff.pages)
         if first.axes not in ("YX", "YXS", "SYX"):
@@ -199,7 +199,7 @@ def _tiff_header(file: Path) -> Header:
 
 @contextmanager
 def _tifffile(file: Path) -> Iterator[Any]:
-    library = optional_module("tifffile", "TIFF that Pillow does not read in full", file)
+    library = optional_module("tifffile", "TIFF that Pillow cannot read at full precision", file)
     try:
         with library.TiffFile(file) as tiff:
             yield tiff
@@ -355,7 +355,7 @@ def _resize(image: Image.Image, width: int, height: int, fit: Fit, bars: float =
 
 
 def _to_mode(image: Image.Image, mode: str) -> Image.Image:
-    """Convert an image to a colour mode; lay it on white unless the mode keeps transparency."""
+    """Convert an image to a colour mode; blend it onto white unless the mode keeps transparency."""
     if mode == "RGBA" or not image.has_transparency_data:
         return image.convert(mode)
     layer = image.convert("RGBA")

@@ -297,10 +297,10 @@ def _scaling_notes(
         )
         texts = [f"{low:.6g} and {low + width:.6g}" for low, width in pairs]
     elif method == "standardise":
-        how = "standardised to mean 0 and standard deviation 1, from {}"
+        how = "standardised; mean and standard deviation were {}"
         texts = [f"{mean:.4g} and {width:.4g}" for mean, width in pairs]
     else:
-        how = f"centred to mean 0, from {{}}, and all divided by {max(scaling.width):.4g}"
+        how = f"centred, and all divided by {max(scaling.width):.4g}; means were {{}}"
         texts = [f"{mean:.4g}" for mean, _ in pairs]
     if len(pairs) > 1:
         texts = [f"{text} in {name}" for text, name in zip(texts, names, strict=True)]

@@ -17,13 +17,13 @@ FACTORS = "factors.csv"
 FOLDER = "folder"  # name of the factor of images in subfolders
 
 _SUFFIXES = (".csv", ".tsv")
-_AMBIGUOUS = -1  # the number of an image if a name stands for several
+_AMBIGUOUS = -1  # the index of an image if a name stands for several
 # Names of columns that hold files; they decide if the cells of several columns name images.
 _FILE_NAMES = ("file", "filename", "file_name", "path", "filepath", "image", "img", "name")
 
 
 def find_label_file(folder: str, given: str) -> str:
-    """Return the absolute path of a file of labels: in the folder of images, or where we are.
+    """Return the absolute path of a file of labels: in the folder of images or the current one.
 
     A relative path is looked up in the folder first. If it exists in both places, both must hold
     the same.
@@ -54,9 +54,9 @@ def read_labels(
     images = [file.relative_to(folder).as_posix() for file in numbers]
     tables = _csv_files(folder)
     if given is not None and not given.is_file():
-        found = f"{folder} has {list_some([each.name for each in tables]) or 'no CSV file'}"
+        content = f"{folder} has {list_some([each.name for each in tables]) or 'no CSV file'}"
         raise ValueError(
-            f"expected a CSV file of labels at {given}, got nothing there: {found}; "
+            f"expected a CSV file of labels at {given}, got nothing there: {content}; "
             f"{nearest_path(given)}"
         )
     notes: list[str] = []
@@ -143,7 +143,7 @@ def _read_columns(
     kept = [name for name in table.names if name not in left_out]
     if required and len(table.names) == 1:
         raise ValueError(
-            f"expected labels beside the names of images in {path}, got the column {file} alone"
+            f"expected labels besides the names of images in {path}, got the column {file} alone"
         )
     if ignored:
         notes.append(f"ignored: {list_some(ignored)}")
@@ -190,7 +190,7 @@ def _file_column(path: Path, matched: dict[str, list[int | None]]) -> str | None
 
 
 class _Places:
-    """The numbers of images by their paths, with or without extension and folders.
+    """The indices of images by their paths, with or without extension and folders.
 
     A name that stands for several images, such as that of files in two folders, is ambiguous.
     """
@@ -208,7 +208,7 @@ class _Places:
         self.counts = [Counter(form) for form in forms]
 
     def match(self, cells: Sequence[str]) -> list[int | None]:
-        """Return the number of the image that each cell names, None or _AMBIGUOUS."""
+        """Return the index of the image that each cell names, None or _AMBIGUOUS."""
         return [self._place(cell.strip()) for cell in cells]
 
     def _place(self, cell: str) -> int | None:

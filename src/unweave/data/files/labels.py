@@ -112,7 +112,7 @@ class LabelColumn:
 
     @property
     def codes(self) -> NDArray[np.int64]:
-        """The number of each label among the different ones, or MISSING, (N,)."""
+        """The index of each label among the different ones, or MISSING, (N,)."""
         codes = np.full(len(self.known), MISSING, np.int64)
         codes[self.known] = self._unique[1].reshape(-1)
         return codes

@@ -1,4 +1,4 @@
-"""Read new observations as those of a dataset were: the same axes, and the same scaling."""
+"""Read new observations like those of a dataset: with the same axes and the same scaling."""
 
 import warnings
 from collections.abc import Sequence

@@ -92,7 +92,7 @@ class NpzFile:
             target.write(block)
 
     def _blocks(self, name: str) -> Iterator[bytes]:
-        """Read a .npy file; errors of the caller, who writes it elsewhere, are not of reading."""
+        """Read a .npy file; errors of the caller, who writes it elsewhere, are not caught."""
         where = f"{name!r} of {self.path}"
         with reading_arrays(where), zipfile.ZipFile(self.path) as file:
             info = self._info(file, name)

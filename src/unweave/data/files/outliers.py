@@ -14,8 +14,8 @@ from unweave.data.files.tables import join_columns
 from unweave.data.scaling import Scaling
 
 _FACTOR = 100  # a gap between deviations that leaves the smaller ones in a hundredth of the range
-_SHARE = 100  # extreme values are in at most one of so many rows
-_MOST = 100  # and in at most so many rows
+_SHARE = 100  # extreme values are in at most one of this many rows
+_MOST = 100  # and in at most this many rows
 _SAMPLE = 1001  # rows whose medians are taken as those of all
 _LEAST = 10  # rows of the sample that have to deviate from the median to judge by
 _REPEATS = 3  # times that a value has to repeat to be extreme in any number of rows

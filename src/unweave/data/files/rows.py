@@ -51,7 +51,7 @@ class Rows(ABC):
 
     @abstractmethod
     def take(self, index: Array) -> Array:
-        """Read rows by their numbers, which increase."""
+        """Read rows by their indices, which increase."""
 
 
 class RawRows(NamedTuple):
@@ -68,7 +68,7 @@ def row_bytes(rows: Rows) -> int:
 
 
 def blocks(rows: Rows) -> Iterator[tuple[int, Array]]:
-    """Read all rows in blocks of some megabytes; yield the number of the first row, and a block."""
+    """Read all rows in blocks of some megabytes; yield the index of the first row, and a block."""
     size = max(1, BLOCK // max(1, row_bytes(rows)))
     size = -(-size // rows.grain) * rows.grain
     for start in range(0, rows.shape[0], size):
@@ -144,7 +144,7 @@ class ReaderRows(Rows):
             return self.reader(start, stop)
 
     def take(self, index: Array) -> Array:
-        """Read rows by their numbers; those that are stored together are read together."""
+        """Read rows by their indices; those that are stored together are read together."""
         out = np.empty((len(index), *self.shape[1:]), self.dtype)
         grains = index // self.grain
         for grain in np.unique(grains).tolist():
@@ -156,7 +156,7 @@ class ReaderRows(Rows):
 
 @final
 class IndexedRows(Rows):
-    """Some rows of another array by their sorted numbers, possibly repeated."""
+    """Some rows of another array by their sorted indices, possibly repeated."""
 
     def __init__(self, rows: Rows, numbers: Array) -> None:
         self.rows, self.numbers, self.dtype = rows, numbers, rows.dtype

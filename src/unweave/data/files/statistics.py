@@ -53,7 +53,7 @@ class NotFinite(NamedTuple):
 
     cells: int
     rows: int
-    columns: list[int]  # numbers of the groups of values that are affected
+    columns: list[int]  # indices of the groups of values that are affected
     first: tuple[int, ...]  # observation, group, and place in it
 
 

@@ -29,10 +29,10 @@ def csv_cell(value: object) -> object:
 def write_images(folder: Path, images: Array, names: Sequence[str], schema: Schema) -> list[Path]:
     """Write images (N, C, H, W) in the user's units to a folder, and return their paths.
 
-    Values in [0, 1], and those of data of 8 bits, become PNG files of 8 bits if they have 1, 3 or 4
-    channels. Others become TIFF files with one page for each channel: of 16 bits if the data were
-    so, and of 32-bit floats otherwise, also for counts, whose expectations have fractions. The
-    files have the names of the observations, with the extension of the format.
+    Images with values in [0, 1] or from 8-bit data become 8-bit PNG files if they have 1, 3 or 4
+    channels. Others become TIFF files with one page per channel: 16-bit if the data were 16-bit,
+    otherwise float32, also for counts, whose expectations have fractions. The files have the names
+    of the observations, with the extension of the format.
     """
     pages, extension = _pages(images, schema)
     paths = _paths(folder, names, extension)

@@ -146,7 +146,7 @@ class PublishedSpec(ABC):
         if (lattice is not None or self.split == "all") and count != expected:
             raise ValueError(
                 f"expected {expected:,} observations of {self.kind} in {self.folder}, got "
-                f"{count:,}: these are other files; download them again"
+                f"{count:,}: these are not the published files; download them again"
             )
         factors = None if lattice is None else FactorTable.from_lattice(lattice)
         if content.factors is not None:

@@ -18,9 +18,9 @@ CHUNK_VALUES = {"cpu": 2**15 - 1, "cuda": 2**26}
 @final
 @dataclass(frozen=True, eq=False)
 class RenderedDataset(Dataset):
-    """Observations that functions draw by their numbers in a lattice.
+    """Observations that functions draw by their indices in a lattice.
 
-    `prepare` maps numbers (n,), int64 on the device, to tensors (n, ...), and `paint` maps these to
+    `prepare` maps indices (n,), int64 on the device, to tensors (n, ...), and `paint` maps these to
     observations (n, *shape): float32, or bytes, scaled by `schema.scaling`. Neither may read
     values back from the device, so that a CUDA graph can capture them.
     """

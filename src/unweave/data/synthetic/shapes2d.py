@@ -160,7 +160,7 @@ class SpriteDataset(Dataset):
         return self._draw(index.reshape(-1), torch.float32).view(*index.shape, *self.shape)
 
     def masks(self, index: Tensor) -> Tensor:
-        """Draw images (n, 1, side, side) of bytes 0 and 255 by their numbers (n,)."""
+        """Draw images (n, 1, side, side) of bytes 0 and 255 by their indices (n,)."""
         return self._draw(index, torch.uint8).view(-1, *self.shape)
 
     def _draw(self, index: Tensor, dtype: torch.dtype) -> Tensor:

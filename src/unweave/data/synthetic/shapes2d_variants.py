@@ -1,6 +1,6 @@
 """Shapes2D in random colours, on noise and on a texture, none of which are factors.
 
-The random content is a function of the seed and the number of the image, so that an image is always
+The random content is a function of the seed and the index of the image, so that an image is always
 the same, whichever others are drawn with it. All values are whole bytes, and eight of them are
 painted at a time, as one word.
 """

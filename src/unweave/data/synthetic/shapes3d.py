@@ -125,7 +125,7 @@ class Shapes3D:
 
 
 def paint_scenes(tables: Tensor, palette: Tensor, sky: Tensor, index: Tensor) -> Tensor:
-    """Paint bytes (n, 3, side, side) by their numbers (n,), from tables (8, scenes, side, side).
+    """Paint bytes (n, 3, side, side) by their indices (n,), from tables (8, scenes, side, side).
 
     value = sum over materials of min(cover, brightness * hue + gloss), plus the share of the sky
     """

@@ -133,7 +133,7 @@ class _Residuals(NamedTuple):
     row: float
 
     def unpack(self, sums: Floats) -> tuple[Floats, Floats]:
-        """Return the numbers of rows in sums, and the sums of residuals in units."""
+        """Unpack sums: return the counts of rows, and the sums of residuals in units."""
         n = np.rint(sums * (1 / self.row))
         return n, sums - n * self.row
 

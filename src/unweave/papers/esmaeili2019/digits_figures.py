@@ -26,7 +26,7 @@ from unweave.papers.esmaeili2019.digits import (
 from unweave.papers.esmaeili2019.table2 import category_information, shared_information
 from unweave.studies.drawing import BLUE, DASHES, MUTED, ORANGE, Values, panels, shades
 from unweave.studies.images import draw_png
-from unweave.studies.intervals import range_interval
+from unweave.studies.intervals import mean_over_networks, range_interval
 from unweave.studies.study import PICTURES, Group, Network, Reader, Results, stored_results
 from unweave.studies.texts import Texts
 from unweave.studies.workspace import Claim, Measured, Reproduction, Result, Workspace
@@ -52,7 +52,7 @@ def style_names(network: Network) -> list[str]:
 
 def informations(network: Network) -> Values:
     """Return I(x; z_d) of the continuous latents at the end of training in nats."""
-    return np.array([network.last(INFORMATION + name) for name in style_names(network)])
+    return np.array([network.value(INFORMATION + name) for name in style_names(network)])
 
 
 def _active(network: Network) -> float:
@@ -79,7 +79,7 @@ def features_claims(groups: Groups) -> tuple[Claim, ...]:
     counts = groups["HFVAE"].values(_active)
     return (
         texts_of("fig5").claim(
-            "features", counts.min() <= 7 <= counts.max(), contradicted=False,
+            "features", mean_over_networks(counts).within(7, 0.5), contradicted=False,
             needs=(groups["HFVAE"],), active=ACTIVE, mean=counts.mean(), low=counts.min(),
             high=counts.max(),
         ),
@@ -126,10 +126,10 @@ def identity_claims(groups: Groups) -> tuple[Claim, ...]:
     ends = plain.mean(kept_at_ends)
     return (
         texts.claim("not_able", ends.high < KEPT, contradicted=False, needs=(plain,), bound=KEPT,
-                    mean=f"{ends:.2f}"),
+                    mean=ends),
         texts.claim("able", all(mean.low > KEPT for mean in least.values()), contradicted=False,
                     needs=(structured, ours), bound=KEPT,
-                    means="; ".join(f"{name} {mean:.2f}" for name, mean in least.items())),
+                    means="; ".join(f"{name} {mean}" for name, mean in least.items())),
         texts.above("better", *better, needs=(plain, structured, ours),
                     means=_means(groups, ("β-SVAE", "HFVAE", "β-VAE"), kept_at_ends)),
         texts.claim("captures", higher.low > 0 and captures.low > MUCH, contradicted=False,
@@ -137,12 +137,12 @@ def identity_claims(groups: Groups) -> tuple[Claim, ...]:
                     means=_means(groups, ("HFVAE", "β-SVAE"), prior_information)),
         texts.claim("not_distinct", distinct.high < MUCH < captures.low, bound=MUCH,
                     contradicted=distinct.low > 1 - NOTHING, needs=(structured, ours),
-                    mean=f"{distinct:.2f}", ours=f"{captures:.2f}"),
+                    mean=distinct, ours=captures),
     )  # fmt: skip
 
 
 def _means(groups: Groups, names: Iterable[str], read: Reader) -> str:
-    return "; ".join(f"{name} {groups[name].mean(read):.2f}" for name in names)
+    return "; ".join(f"{name} {groups[name].mean(read)}" for name in names)
 
 
 def unseen_claims(groups: Groups) -> tuple[Claim, ...]:
@@ -160,14 +160,14 @@ def unseen_claims(groups: Groups) -> tuple[Claim, ...]:
             texts.claim(
                 "reconstructs", beyond.low > ORDERED and right.low > 0.5, needs=needs, digits=name,
                 contradicted=min(beyond.high, right.high) < 0.5, bound=ORDERED,
-                beyond=f"{beyond:.2f}", right=f"{right:.2f}",
-                all_beyond=f"{mean(whole, 'beyond'):.2f}",
-                all_right=f"{mean(whole, 'recognised'):.2f}",
+                beyond=beyond, right=right,
+                all_beyond=mean(whole, 'beyond'),
+                all_right=mean(whole, 'recognised'),
                 nats=mean(pruned, "distortion").value, all_nats=mean(whole, "distortion").value,
             ),
             texts.claim("extracts", order.low > ORDERED, contradicted=order.high < 0.5, needs=needs,
-                        digits=name, bound=ORDERED, pruned=f"{order:.2f}",
-                        whole=f"{mean(whole, 'ordered'):.2f}"),
+                        digits=name, bound=ORDERED, pruned=order,
+                        whole=mean(whole, 'ordered')),
         ]  # fmt: skip
     return tuple(claims)
 
@@ -184,10 +184,10 @@ def category_claims(groups: Groups) -> tuple[Claim, ...]:
     garments, sprites = fashion.mean(read), shapes.mean(read)
     return (
         texts.claim("fashion", garments.low > MUCH, contradicted=False, needs=(fashion,),
-                    bound=MUCH, mean=f"{garments:.2f}"),
+                    bound=MUCH, mean=garments),
         texts.claim("shapes", sprites.high < MUCH < garments.low, bound=MUCH,
                     contradicted=sprites.low > 1 - NOTHING, needs=(shapes, fashion),
-                    mean=f"{sprites:.2f}", fashion=f"{garments:.2f}"),
+                    mean=sprites, fashion=garments),
         texts.above("digits", *middle, needs=named.values(), means=_means(named, named, read)),
     )  # fmt: skip
 
@@ -221,7 +221,7 @@ def _draw_traversals(group: Group) -> Figure | None:
     figure, (axis,) = panels(1, 1, width=7.2, height=0.33 * len(order) + 0.25)
     columns = len(SAMPLES) * len(VALUES)
     draw_png(axis, network.facts[PICTURES]["traversals"], columns, len(order))
-    each = [network.last(INFORMATION + names[variable]) for variable in order]
+    each = [network.value(INFORMATION + names[variable]) for variable in order]
     labels = [f"{max(value, 0.0):.2f}" for value in each]  # an estimate may be below 0
     axis.set_yticks(np.arange(len(order)) + 0.5, labels)
     _value_ticks(axis, len(SAMPLES))
@@ -254,7 +254,7 @@ def draw_information(group: Group) -> Figure | None:
         return None
     network = chosen["median"]
     figure, axes = panels(1, 2, width=3.6, height=2.5)
-    ends = {name: network.last(INFORMATION + name) for name in style_names(network)}
+    ends = {name: network.value(INFORMATION + name) for name in style_names(network)}
     for axis, names in (
         (axes[0], [name for name, end in ends.items() if end > ACTIVE]),
         (axes[1], [name for name, end in ends.items() if end <= ACTIVE]),
@@ -270,7 +270,7 @@ def draw_information(group: Group) -> Figure | None:
     axes[0].plot(steps / 1000, values, color=ORANGE, linestyle=DASHES[1])
     axes[0].annotate("category", (steps[-1] / 1000, values[-1]), (0, 5), ha="right", color=ORANGE,
                      textcoords="offset points", fontsize=8)  # fmt: skip
-    axes[0].set_ylabel("I(x; z_d) in nats")
+    axes[0].set_ylabel("I(x; $z_d$) in nats")
     return figure
 
 
@@ -342,7 +342,8 @@ def _draw_samples(methods: Mapping[str, Group]) -> Figure | None:
 def fig9(workspace: Workspace, results: Results) -> Result:
     """Figure 9: combinations that were never seen."""
     groups = results.groups(setting_of)
-    return _result("fig9", {"": draw_unseen(groups)}, unseen_claims(groups))
+    zeros = groups["zero-shot"].mean(f"facts/unseen/{HELD_OUT[1]}/recognised")
+    return _result("fig9", {"": draw_unseen(groups)}, unseen_claims(groups), zeros=zeros)
 
 
 def draw_unseen(groups: Mapping[str, Group]) -> Figure | None:
@@ -391,7 +392,7 @@ def fig11(workspace: Workspace, results: Results) -> Result:
     }
     names = {"Fashion-MNIST": "Fashion-MNIST", "MNIST": "HFVAE", "2D Shapes": "2D Shapes"}
     means = ", ".join(
-        f"{groups[key].mean(category_information):.2f} on {name}"
+        f"{groups[key].mean(category_information)} on {name}"
         for name, key in names.items()
         if groups[key].networks
     )

@@ -42,16 +42,13 @@ class Draws(NamedTuple):
 
 def fig18(workspace: Workspace, results: Results) -> Result:
     """Figure 18, from the beta-VAEs whose log-densities were kept, one for each beta."""
-    draws = {
-        float(network.run.weights["beta"]): _read(network.facts[FACT])
-        for network in results.networks
-        if FACT in network.facts
-    }
-    if not draws:
+    used = [network for network in results.networks if FACT in network.facts]
+    if not used:
         raise NotTrained("no β-VAE with seed 0 is trained yet")
+    draws = {float(network.run.weights["beta"]): _read(network.facts[FACT]) for network in used}
     draws = dict(sorted(draws.items()))
     return _TEXTS.result({"": _histograms(draws)}, claims_of(draws), networks=(len(draws), BETAS),
-                         batch=BATCH, draws=DRAWS, batches=BATCHES)  # fmt: skip
+                         used=used, batch=BATCH, draws=DRAWS, batches=BATCHES)  # fmt: skip
 
 
 def _read(numbers: Numbers) -> Draws:

@@ -162,7 +162,7 @@ def fig35(workspace: Workspace, results: Results) -> Result:
 def _draw_traversals(group: Group) -> Figure:
     pictures = {
         number: (network.facts[PICTURES]["traversals"],
-                 f"{label(setting_of(network.run))}, {which}\nscore {network.last(OURS):.3f}")
+                 f"{label(setting_of(network.run))}, {which}\nscore {network.value(OURS):.3f}")
         for number, (which, network) in enumerate(group.best_and_median(OURS).items())
     }  # fmt: skip
     return draw_pictures(1, 2, pictures, 3.4, 2.3)

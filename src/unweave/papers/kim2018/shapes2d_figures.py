@@ -24,6 +24,7 @@ from unweave.papers.kim2018.methods import (
     METHODS,
     MISMATCH,
     OURS,
+    STATED,
     TOLERANCES,
     TRUE_TC,
     best_of_all,
@@ -31,11 +32,11 @@ from unweave.papers.kim2018.methods import (
     curves_of,
     draw_curves,
     draw_samples,
+    draw_settings,
     draw_trade_off,
     draw_training,
     draw_traversals,
     label,
-    labelled,
     likelihood_claim,
     result_of,
     setting_of,
@@ -97,7 +98,7 @@ def fig4(workspace: Workspace, results: Results) -> Result:
         for score in [ours.difference(vae, curve)]
     ]  # fmt: skip
     claims.append(
-        texts.claim("reconstruction", False, contradicted=False, needs=(ours, vae),
+        texts.claim("reconstruction", error.high <= 0, contradicted=False, needs=(ours, vae),
                     ours=ours.mean(DISTORTION), vae=before, difference=error,
                     share=error.value / before.value)
     )  # fmt: skip
@@ -112,7 +113,7 @@ def fig5(workspace: Workspace, results: Results) -> Result:
         axis.plot(45, stated, "x", color=colour, markersize=8, markeredgewidth=2)
         axis.annotate(f"paper, {text}", (45, stated), (8, 2), textcoords="offset points",
                       fontsize=8, color=MUTED)  # fmt: skip
-    claims = [*headline_claims(results), *_correlation_claims(results)]
+    claims = [*headline_claims(results), *correlation_claims(results)]
     groups = results.groups(setting_of)
     noticed = _remarks(groups[FACTOR], groups[BETA])
     return result_of(texts_of("fig5"), results, figure, claims, noticed)
@@ -125,7 +126,7 @@ def _remarks(ours: Group, theirs: Group) -> str:
     scores: dict[bool, list[str]] = {True: [], False: []}
     for network in ours.ranked(OURS):
         early = network.curve("terms/rate")[1][0]
-        scores[bool(early > _FAR)].append(f"{network.last(OURS):.2f}")
+        scores[bool(early > _FAR)].append(f"{network.value(OURS):.2f}")
     high, low = (", ".join(scores[far]) or "none" for far in (True, False))
     return texts_of("fig5")(
         "noticed", count=len(scores[True]), all=len(ours.networks), far=_FAR, high=high, low=low,
@@ -208,9 +209,9 @@ def _everyone(results: Results) -> Group:
     return Group.joined(results.groups(setting_of).values())
 
 
-def _correlation_claims(results: Results) -> list[Claim]:
+def correlation_claims(results: Results) -> list[Claim]:
     """Judge how the two metrics correlate over all networks."""
-    everyone = _everyone(results)
+    everyone, tolerance = _everyone(results), TOLERANCES["correlation"]
     if len(everyone.networks) < 3:
         return []
     claims = []
@@ -222,9 +223,9 @@ def _correlation_claims(results: Results) -> list[Claim]:
         measured = correlation_interval(everyone.values(OURS), everyone.values(HIGGINS), function)
         claims.append(
             texts_of("fig5").claim(
-                "correlation", measured.low <= stated <= measured.high, contradicted=False,
+                "correlation", measured.within(stated, tolerance), contradicted=False,
                 needs=(everyone,), name=name, stated=stated, correlation=measured,
-                count=len(everyone.networks),
+                count=len(everyone.networks), tolerance=tolerance,
             )
         )  # fmt: skip
     return claims
@@ -232,14 +233,17 @@ def _correlation_claims(results: Results) -> list[Claim]:
 
 def fig7(workspace: Workspace, results: Results) -> Result:
     """Figures 7 and 37: the true total correlation, and the discriminator's estimate of it."""
-    groups = by_weight(results, "factor-vae")
     figure, axes = panels(1, 3, width=3.0, height=2.4)
     for axis, name in zip(axes, (TRUE_TC, CRITIC_TC, ACCURACY), strict=True):
-        draw_curves(axis, labelled(groups, "γ"), name)
+        draw_settings(axis, results, "factor-vae", name)
         axis.set_xlabel("iterations")
     axes[0].set_ylabel("nats")
     letter_panels(axes, ("true total correlation", "discriminator's estimate", "its accuracy"))
-    return result_of(texts_of("fig7"), results, figure, critic_claims(results))
+    everyone = _every_gamma(results)
+    return result_of(
+        texts_of("fig7"), results, figure, critic_claims(results),
+        networks=(everyone.done, everyone.total), used=everyone.networks,
+    )  # fmt: skip
 
 
 def critic_claims(results: Results) -> list[Claim]:
@@ -247,9 +251,7 @@ def critic_claims(results: Results) -> list[Claim]:
 
     All claims are about every gamma.
     """
-    texts = texts_of("fig7")
-    gammas = {w: g for (kind, w), g in results.groups(setting_of).items() if kind == "factor-vae"}
-    everyone = Group.joined(gammas.values())
+    texts, everyone = texts_of("fig7"), _every_gamma(results)
     estimate, true = everyone.values(CRITIC_TC), everyone.values(TRUE_TC)
     changes = everyone.values(lambda n: float(n.curve(TRUE_TC)[1][-1] - n.curve(TRUE_TC)[1][0]))
     mean, median = mean_over_networks(changes), median_over_networks(changes)
@@ -262,8 +264,8 @@ def critic_claims(results: Results) -> list[Claim]:
                     falls=int((changes < 0).sum()), count=count),
     ]  # fmt: skip
     for name, curve in (("lower_tc", TRUE_TC), ("lower_accuracy", ACCURACY)):
-        pairs = [(gamma, n.last(curve)) for gamma, group in gammas.items() for n in group.networks]
-        weights, values = np.array(pairs).reshape(-1, 2).T
+        weights = everyone.values(lambda network: setting_of(network.run)[1])
+        values = everyone.values(curve)
         several = len(set(weights)) > 2
         found = correlation_interval(weights, values, stats.spearmanr, weights) if several else None
         claims.append(
@@ -271,6 +273,12 @@ def critic_claims(results: Results) -> list[Claim]:
                         contradicted=bool(found and found.low > 0), correlation=found or "–")
         )  # fmt: skip
     return claims
+
+
+def _every_gamma(results: Results) -> Group:
+    """Return all FactorVAEs."""
+    groups = results.groups(setting_of).items()
+    return Group.joined(group for (kind, _), group in groups if kind == "factor-vae")
 
 
 def fig6(workspace: Workspace, results: Results) -> Result:
@@ -297,7 +305,7 @@ def factor_claims(best: Mapping[str, Group]) -> list[Claim]:
 
     def listed(names: Sequence[str]) -> str:
         return "; ".join(
-            f"{_named(best[kind])}: " + ", ".join(f"{name} {each[name]:.2f}" for name in names)
+            f"{_named(best[kind])}: " + ", ".join(f"{name} {each[name]}" for name in names)
             for kind, each in means.items()
         )
 
@@ -343,7 +351,7 @@ def fig40(workspace: Workspace, results: Results) -> Result:
             axis.grid(False)
             if column == 0:
                 name = label(setting_of(network.run)).replace(",", "")
-                axis.set_ylabel(f"{name}\nΣ KL {network.last(MISMATCH):.2f}", rotation=0,
+                axis.set_ylabel(f"{name}\nΣ KL {network.value(MISMATCH):.2f}", rotation=0,
                                 ha="right", va="center", fontsize=7, color=INK)  # fmt: skip
     every = results.groups(setting_of)
     ours, theirs = every["factor-vae", 40.0], every["beta-vae", 4.0]
@@ -385,8 +393,9 @@ def fig16(workspace: Workspace, results: Results) -> Result:
     letter_panels(axes, ("Higgins et al.", "Kim & Mnih"))
     axes[0].set_ylabel("score")
     return _FIG16.result(
-        {"": figure}, sensitivity_claims(older, newer, more), networks=(1, 1), beta=SCORED_BETA,
-        network_seed=network.run.seed, seeds=f"{METRIC_SEEDS[0]} to {METRIC_SEEDS[-1]}",
+        {"": figure}, sensitivity_claims(older, newer, more), networks=(1, 1), used=[network],
+        beta=SCORED_BETA, network_seed=network.run.seed,
+        seeds=f"{METRIC_SEEDS[0]} to {METRIC_SEEDS[-1]}",
         more=len(MORE_SEEDS), further=f"{MORE_SEEDS[0]} to {MORE_SEEDS[-1]}",
     )  # fmt: skip
 
@@ -420,8 +429,8 @@ def sensitivity_claims(
         _FIG16.claim("iterations", all(rise.low > 0 for rise in rises),
                      contradicted=any(rise.high < 0 for rise in rises),
                      means=", ".join(f"{steps:,}: {mean:.3f}" for steps, mean in means),
-                     first=f"{mean_over_networks(first):.3f}",
-                     rises=[f"{rise:.3f}" for rise in rises]),
+                     first=mean_over_networks(first),
+                     rises=rises),
         _FIG16.claim("sensitivity", False, contradicted=False, older=ranges["older"],
                      newer=ranges["newer"], ratio=ranges["older"] / max(ranges["newer"], 1e-9)),
     )  # fmt: skip
@@ -457,16 +466,19 @@ def initial_weights(workspace: Workspace, results: Results) -> Result:
     letter_panels([left, right], ["", ""])
     texts = texts_of("initial_weights")
     claims = []
-    for setting, stated in ((FACTOR, 0.82), (BETA, 0.73)):
-        ours, theirs = glorot[setting], plain[setting]
-        mean, tolerance = ours.mean(OURS), TOLERANCES["score"]
+    for setting, what, stated in (
+        (FACTOR, "score", 0.82), (FACTOR, "error", 45.0), (BETA, "score", 0.73),
+        (BETA, "error", 45.0),
+    ):  # fmt: skip
+        ours, theirs, (read, named) = glorot[setting], plain[setting], STATED[what]
+        mean, tolerance = ours.mean(read), TOLERANCES[what]
         claims.append(
             texts.claim(
-                "score", mean.within(stated, tolerance),
-                contradicted=mean.beyond(stated, tolerance), needs=(ours, theirs),
+                "stated", mean.within(stated, tolerance),
+                contradicted=mean.beyond(stated, tolerance), needs=(ours, theirs), what=named,
                 method=label(setting), stated=stated, tolerance=tolerance, glorot=mean,
-                count=len(ours.networks), plain=theirs.mean(OURS),
-                difference=ours.difference(theirs, OURS),
+                count=len(ours.networks), plain=theirs.mean(read),
+                difference=ours.difference(theirs, read),
             )
         )  # fmt: skip
     values = {}

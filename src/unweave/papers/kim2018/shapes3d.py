@@ -80,7 +80,7 @@ def trade_off_claims(results: Results) -> list[Claim]:
     return [
         texts.above("better_than_vae", better, needs=(ours, vae), best=settings["factor-vae"],
                     difference=better),
-        texts.claim("reconstruction", False, contradicted=False, needs=(ours, vae),
+        texts.claim("reconstruction", error.high <= 0, contradicted=False, needs=(ours, vae),
                     best=settings["factor-vae"], difference=error),
         texts.claim("similar", similar.low > -SIMILAR and similar.high < SIMILAR,
                     contradicted=False, needs=(ours, theirs), bound=SIMILAR, difference=similar,
@@ -96,7 +96,7 @@ def _named(group: Group) -> str:
 
 def fig11(workspace: Workspace, results: Results) -> Result:
     """Figure 11: traversals of the best and of the median networks."""
-    figure = draw_traversals(results, KINDS, height=3.0)
+    figure = draw_traversals(results, KINDS)
     groups = results.groups(setting_of)
     claims = [_perfect_claim(kind, groups[kind, weight]) for kind, weight in BEST.items()]
     claims.append(_factors_claim({kind: best_of_all(results, kind) for kind in KINDS}))

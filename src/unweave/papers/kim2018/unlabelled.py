@@ -16,10 +16,8 @@ from unweave.papers.kim2018.methods import (
     LATENTS,
     METHODS,
     ROWS,
-    by_weight,
-    draw_curves,
+    draw_settings,
     label,
-    labelled,
     result_of,
     setting_of,
 )
@@ -84,7 +82,7 @@ def figure_of(title: str, workspace: Workspace, results: Results) -> Result:
 def _draw_errors(results: Results) -> Figure:
     drawing, axes = panels(1, len(SHOWN), width=3.6, height=2.5)
     for axis, kind in zip(axes, SHOWN, strict=True):
-        draw_curves(axis, labelled(by_weight(results, kind), METHODS[kind].symbol), DISTORTION)
+        draw_settings(axis, results, kind, DISTORTION)
         axis.set_xlabel("iterations")
     axes[0].set_ylabel("reconstruction error (nats)")
     letter_panels(axes, [METHODS[kind].name for kind in SHOWN])

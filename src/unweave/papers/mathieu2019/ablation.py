@@ -98,9 +98,13 @@ class Row:
         return middle(self.networks[self.weights.index(weight)][: min(map(len, self.networks))])
 
     def text(self, name: str, among: Sequence[float]) -> str:
-        """Write a measure at weights: 0.01: 3 [2, 4], 0.3: 5 [4, 6]."""
+        """Write a measure at weights: 0.01: 3 [2, 4], 0.3: 5 [4, 6].
+
+        Components in use have two decimals, although they are hardly ever less than all.
+        """
+        spec = ".2f" if name == "modes" else ""
         means = [(weight, self.at(name, weight)) for weight in among]
-        return ", ".join(f"{weight:g}: {mean:.3g}" for weight, mean in means)
+        return ", ".join(f"{weight:g}: {mean:{spec}}" for weight, mean in means)
 
 
 def middle(networks: Sequence[Network]) -> Network:

@@ -315,9 +315,11 @@ def _measures(top: Row, bottom: Row) -> Figure:
                           fontsize=7.5, color=MUTED)  # fmt: skip
             axis.set_xticks(range(len(row.weights)), [f"{weight:g}" for weight in row.weights])
             axis.set(xlabel=letter, ylabel=label)
+            if len(lines) > 1:
+                axis.set_ylim(top=1.1 * max(lines.values()))  # room for the highest label
         own[0].set_yscale("log")
         own[2].set_yscale("log")
-    axes[2].legend(loc="upper right")
+        own[2].legend(loc="upper right" if row is top else "lower left")
     return figure
 
 

@@ -148,7 +148,7 @@ def _result(
 def _active(results: Results) -> str:
     """Say how many latents the networks use."""
     size = results.study.runs[0].latent.size
-    counts = {network.last(ACTIVE) for network in results.healthy_networks}
+    counts = {network.value(ACTIVE) for network in results.healthy_networks}
     if counts <= {size}:
         return f"all {size} latents are in use in every network"
     return f"{min(counts):g} to {max(counts):g} of {size} latents are in use"
@@ -178,7 +178,7 @@ def claims_of(
         """
         needs = {s: groups.get(s, Group((), 1)) for pair in pairs for s in pair}
         values = {
-            setting: {network.run.seed: network.last(curve) for network in group.networks}
+            setting: {network.run.seed: network.value(curve) for network in group.networks}
             for setting, group in needs.items()
         }
         seeds = sorted(set.intersection(*(set(each) for each in values.values())))
@@ -251,7 +251,7 @@ def _medians(results: Results) -> dict[Setting, Network | None]:
 
 def _title(setting: Setting, network: Network) -> str:
     gamma, alpha = setting
-    return f"γ = {gamma:g}, α = {alpha:g}, Hoyer {network.last(NORMALISED):.2f}"
+    return f"γ = {gamma:g}, α = {alpha:g}, Hoyer {network.value(NORMALISED):.2f}"
 
 
 def _draw_codes(there: Mapping[Setting, Network | None]) -> Figure:

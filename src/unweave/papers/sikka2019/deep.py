@@ -344,8 +344,8 @@ def tie_claims(
 ) -> list[Claim]:
     """Judge whether TIE has an optimum inside: as the paper prints it, and with latents matched.
 
-    `statistic`: over initialisations, as in `extremum`. `falls`: whether the expectation of TIE as
-    printed is known to fall with beta.
+    `statistic`: over initialisations, as in `extremum`. `falls`: whether the control shows that TIE
+    as printed falls with beta on average. This contradicts an optimum only if our mean falls, too.
     """
     betas, claims = numbers["betas"], []
     for name, definition in (
@@ -355,15 +355,15 @@ def tie_claims(
         values = curves(numbers, name)
         at, line = extremum(betas, values, False, statistic), statistic(values, axis=1)
         end, known = betas[0] if at.low <= betas[0] else betas[-1], falls and name == "printed"
+        least = int(line.argmin())
         claims.append(
             _TEXTS.claim(
-                "tie_falls" if known else "tie",
-                betas[0] < at.low and at.high < betas[-1] and not known, contradicted=known,
-                text=text, definition=definition, where=where, at=at, least=line.min(),
+                "tie_falls" if known else "tie", betas[0] < at.low and at.high < betas[-1],
+                contradicted=known and bool((np.diff(line) < 0).all()), text=text,
+                definition=definition, where=where, at=at, least=line[least], lowest=betas[least],
                 first=line[0], last=line[-1], betas=(betas[0], betas[-1]), end=end,
+                error=values[least].std(ddof=1) / values.shape[1] ** 0.5, count=values.shape[1],
                 smallest="is smallest" if at.value == end else "may be smallest, by its interval,",
-                course="The mean over our networks falls over the whole range. "
-                if (np.diff(line) < 0).all() else "",
             )
         )  # fmt: skip
     return claims

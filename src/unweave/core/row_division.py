@@ -55,7 +55,7 @@ def _at(place: _Place) -> Iterator[None]:
 
 
 def divided_rows() -> contextlib.AbstractContextManager[None]:
-    """Inside, losses are computed by all processes together, each with its own rows."""
+    """Inside this block, all processes compute losses together, each with its own rows."""
     return _at(_Place.LOSS)
 
 
@@ -67,7 +67,7 @@ def on_own_rows() -> bool:
 def divides(x: Tensor) -> bool:
     """Return whether the rows of a whole tensor are divided among processes here.
 
-    They are not if that leaves a rest: then every process computes all of them.
+    If they cannot be divided evenly, every process computes all of them.
     """
     return _place is _Place.LOSS and len(x) % dist.get_world_size() == 0
 
@@ -90,8 +90,8 @@ def rowwise(
     """Let a method of networks see own rows, and return the rows of all processes.
 
     Its first argument after self has rows, and so has the tensor that it returns, or each of
-    several; every row of the result depends on the same row of the argument. Statistics of batch
-    normalisation are the exception, which takes care of that itself.
+    several; every row of the result depends on the same row of the argument. Batch normalisation is
+    the exception; it gathers its statistics itself.
     """
 
     @functools.wraps(method)
@@ -124,7 +124,7 @@ def mean_of_processes(x: Tensor) -> Tensor:
 
 @contextlib.contextmanager
 def other_processes() -> Iterator[None]:
-    """Inside, collective operations raise `WorkerKilled`, an error of one line, if they fail."""
+    """Inside this block, failed collective operations raise `WorkerKilled`, a one-line error."""
     try:
         yield
     except RuntimeError as error:

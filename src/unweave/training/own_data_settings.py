@@ -5,10 +5,10 @@ from collections.abc import Sequence
 
 from unweave import likelihoods
 from unweave.data import Dataset
-from unweave.training.configuration import data_name, latent_text, objective_text, value_in_words
 from unweave.training.overrides import default_fields, defaults_of, fields_of, is_spec
 from unweave.training.own_data import LEAST_TO_SPLIT
 from unweave.training.run import Run
+from unweave.training.run_text import data_name, latent_text, objective_text, value_in_words
 
 _WIDTH, _NAME, _MOST_VALUES = 79, 12, 3
 _FIELDS = ("likelihood", "objective", "latent", "network", "optimiser", "batch_size", "steps")
@@ -51,7 +51,7 @@ def _lines(name: str, mark: str, text: str) -> list[str]:
 
 def _data_text(run: Run, dataset: Dataset, held_out: Dataset | None) -> str:
     shape, scaling = " x ".join(map(str, dataset.shape)), dataset.schema.scaling.method
-    text = f"{data_name(run)}: {dataset.size:,} observations of {shape}, {_SCALINGS[scaling]}"
+    text = f"{data_name(run.data)}: {dataset.size:,} observations of {shape}, {_SCALINGS[scaling]}"
     if dataset.size < LEAST_TO_SPLIT:
         text += ", which are few: the model may not generalise to others"
     if held_out is None:

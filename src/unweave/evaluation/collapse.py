@@ -4,12 +4,11 @@ from collections.abc import Sequence
 
 from unweave.core.schedules import Schedule, at
 from unweave.data import Dataset
+from unweave.evaluation.unfinished import unfinished
 from unweave.likelihoods import Gaussian
 from unweave.training.own_data import suggested_steps
 from unweave.training.records import Row
 from unweave.training.run import Run
-
-_STILL = 0.02  # share of all that a loss fell, in its last interval, from which it still falls
 
 
 def collapse_warning(run: Run, dataset: Dataset, measures: Sequence[Row] = ()) -> str:
@@ -43,24 +42,10 @@ def advice(run: Run, dataset: Dataset, measures: Sequence[Row] = ()) -> str:
     if dataset.schema.scaling.method == "none" and not dataset.bounded:
         tries.append("scaled data (data.scale=standardise, or values of about 0 to 1)")
     tries.append(f"another learning rate (optimiser.lr is {run.optimiser.lr:g})")
-    falling, usual = _falling(measures), suggested_steps(dataset)
+    falling, usual = unfinished(measures), suggested_steps(dataset)
     why = "; the held-out loss was still falling" if falling else ""
     if not falling and run.steps < usual:
         why = f"; {usual:,} are usual for data of this size"
     more = f"more steps (it had {run.steps:,}{why})"
     tries = [more, *tries] if why else [*tries, more]
     return f"Try {', '.join(tries[:-1])} or {tries[-1]}."
-
-
-def _falling(measures: Sequence[Row]) -> bool:
-    """Whether the held-out loss, distortion plus rate, was clearly falling at the end.
-
-    >>> rows = [{"validation": {"distortion": d, "rate": 0.0}} for d in (9.0, 5.0, 4.0)]
-    >>> _falling(rows), _falling([*rows, rows[-1]])
-    (True, False)
-    """
-    found = [row["validation"] for row in measures if "validation" in row]
-    losses = [each["distortion"] + each["rate"] for each in found if None not in each.values()]
-    if len(losses) < 3:
-        return False
-    return bool(losses[-2] - losses[-1] > _STILL * (max(losses) - min(losses)) > 0)

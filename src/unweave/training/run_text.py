@@ -3,7 +3,7 @@
 import dataclasses
 from typing import NamedTuple
 
-from unweave.data import Arrays, Dataset, Folder, InMemory
+from unweave.data import Arrays, Data, Dataset, Folder, InMemory, Paired, Selected
 from unweave.latents import Latent, Product
 from unweave.objectives import Divergence
 from unweave.training.overrides import (
@@ -79,11 +79,22 @@ def value_in_words(value: object) -> str:
     return f"{value:g}" if isinstance(value, float) else str(value)
 
 
-def data_name(run: Run) -> str:
-    """Return a short name of the data."""
-    if isinstance(run.data, (Arrays, Folder)):
-        return run.data.path.rstrip("/").rsplit("/", 1)[-1]
-    return "an array in memory" if isinstance(run.data, InMemory) else type(run.data).__name__
+def data_name(data: Data) -> str:
+    """Return a short name of the data.
+
+    >>> from unweave.data import Shapes2D, Subset
+    >>> data_name(Selected(Arrays("/home/ada/t.csv"), (Subset(50),)))
+    't.csv (selection)'
+    >>> data_name(Paired(Shapes2D(), changed=1))
+    'pairs of Shapes2D'
+    """
+    if isinstance(data, Selected):
+        return f"{data_name(data.source)} (selection)"
+    if isinstance(data, Paired):
+        return f"pairs of {data_name(data.source)}"
+    if isinstance(data, (Arrays, Folder)):
+        return data.path.rstrip("/").rsplit("/", 1)[-1]
+    return "an array in memory" if isinstance(data, InMemory) else type(data).__name__
 
 
 def objective_text(run: Run) -> str:
