@@ -151,21 +151,26 @@ def test_related_methods_are_compared_with_the_best_factor_vae(score, expected):
     assert "not measured yet" in {c.verdict for c in related.lower_claims(missing, factor)}
 
 
-def test_3d_shapes_are_judged_by_score_and_error():
+@pytest.mark.parametrize(("loss", "verdict"), [(-1.0, "pass"), (1.0, "undecided")])
+def test_3d_shapes_are_judged_by_score_and_error(loss, verdict):
+    """No loss in reconstruction is barely any; how much still is, the paper does not say."""
     networks = [
         network
         for kind, weight in {setting_of(run) for run in shapes3d.STUDY.runs}
         for network in networks_of(
             shapes3d.STUDY,
             (kind, weight),
-            **{OURS: 0.5 if weight == 1.0 else 0.9, DISTORTION: 3500.0 + (kind == "beta-vae")},
+            **{
+                OURS: 0.5 if weight == 1.0 else 0.9,
+                DISTORTION: 3500.0 + loss * (kind == "factor-vae"),
+            },
         )
     ]
     claims = {
         c.name: c.verdict for c in shapes3d.trade_off_claims(Results(shapes3d.STUDY, networks))
     }
-    assert claims == {"better_than_vae": "pass", "reconstruction": "undecided", "similar": "pass",
-                      "lower_error": "pass"}  # fmt: skip
+    assert claims == {"better_than_vae": "pass", "reconstruction": verdict, "similar": "pass",
+                      "lower_error": "pass" if loss < 0 else "fail"}  # fmt: skip
 
 
 @pytest.mark.parametrize(("place", "blank"), [(0.5, 0.1), (0.1, 0.0)])
