@@ -10,8 +10,7 @@ import sys
 import boto3
 import pytest
 import requests
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 
 import unweave as uw
 from crash_replay import tree
@@ -21,7 +20,7 @@ from fake_engine import Fake, FakePool
 from unweave.core import files
 from unweave.core.console import PlainConsole
 from unweave.core.files import Disk, write_atomically
-from unweave.core.processes import Process
+from unweave.core.processes import Process, this_boot, this_process
 from unweave.evaluation.tasks import Job, Task
 from unweave.executors.worker import Ended
 from unweave.explorer.explore import store_library
@@ -177,6 +176,20 @@ def test_large_objects_are_not_read_as_leases_and_empty_ones_can_be(bucket):
     assert files.disk.read(root / "lease-2.json") is None
 
 
+def test_mirrors_of_processes_that_were_killed_are_deleted(bucket, tmp_path):
+    """Those of before a reboot used to stay."""
+    me, other = this_process(), this_process()._replace(host="elsewhere")
+    dead = me._replace(started=me.started - 1)
+    space = me._replace(machine="0")  # another process namespace, of this boot
+    names = {f"{this_boot()}-{each}": each is dead for each in (me, other, dead, space)}
+    names |= {f"0-{me}": True, f"0-{other}": False, "notes": False}
+    for name in names:
+        (tmp_path / "cache/stores" / name).mkdir(parents=True)
+    store_root(URL)
+    left = {path.name for path in (tmp_path / "cache/stores").iterdir()}
+    assert left == {name for name, deleted in names.items() if not deleted}
+
+
 def test_leases_are_objects(bucket):
     folder = store_root(URL) / "run"
     folder.mkdir()
@@ -237,7 +250,7 @@ KEYS = st.lists(st.lists(NAMES | st.text(max_size=9), max_size=9).map("/".join),
 @settings(max_examples=200, deadline=None)
 @given(keys=KEYS)
 def test_no_key_leads_out_of_the_mirror(tmp_path_factory, keys):
-    """The second slash of study//home/ada/thesis.txt made an absolute path, and emptied the file."""
+    """The second slash of study//home/ada/thesis.txt made an absolute path: the file was emptied."""
     folder = tmp_path_factory.mktemp("keys")
     (folder / "thesis.txt").write_text("my work")
     keys = [*keys, f"{folder}/thesis.txt", "../thesis.txt", "kept/run.json"]
@@ -283,12 +296,16 @@ def test_text_of_no_run_is_not_downloaded_and_large_text_is_refused(bucket, monk
         folder.read_measures()
 
 
-def test_commands_work_on_a_store_elsewhere(bucket, unweave):
+def test_commands_work_on_a_store_elsewhere(bucket, unweave, monkeypatch):
+    monkeypatch.setattr("unweave.cli.train._MOST_NAMED", 1)
     at = ("--store", URL)
+    for command in ("runs", "status"):
+        assert unweave(command, *at)[1].startswith(f"{URL} contains no runs yet")
     code, out, err = unweave("train", *SMALL_RUN, "seed=0..1", *at)
-    assert (code, f"--store {URL}" in out) == (0, True), err
+    assert (code, out.count(f"--store {URL}"), "cache" in out) == (0, 2, False), err
     names = sorted({name.split("/")[1] for name in bucket()})
     assert len(names) == 2
+    assert all(name in out[out.index("unweave compare") :] for name in names)
     code, out, _ = unweave("runs", *at)
     assert (code, all(name in out for name in names)) == (0, True)
     few = ("--device", "cpu", "--rows", "64")

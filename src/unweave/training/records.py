@@ -308,7 +308,8 @@ def reading(path: Path) -> Iterator[None]:
         known = (each for name, each in _ADVICE.items() if fnmatchcase(path.name, name))
         advice = next(known, "restore it from a copy")
         short = reason if len(reason) <= _SHOWN else f"{reason[:_SHOWN]}..."
-        raise ValueError(f"{path} cannot be read ({short}): it is damaged; {advice}") from None
+        shown = files.disk.name(path)
+        raise ValueError(f"{shown} cannot be read ({short}): it is damaged; {advice}") from None
 
 
 def write_record(path: Path, run: str, content: Mapping[str, Any]) -> None:
