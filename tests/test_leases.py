@@ -229,7 +229,7 @@ def test_a_lease_that_was_never_completed_is_stale_after_a_second(tmp_path, cont
 
 @pytest.mark.parametrize("digits", [18, 19, 200])
 def test_all_numbers_of_leases_are_seen(tmp_path, digits):
-    """After a stale lease of 18 nines nobody saw the next one: two processes held the folder."""
+    """A stale lease of 18 nines hid the next one, so two processes held the folder."""
     folder = tmp_path / "run"
     folder.mkdir()
     leave(folder, number=10**digits - 1)

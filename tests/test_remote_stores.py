@@ -250,7 +250,7 @@ KEYS = st.lists(st.lists(NAMES | st.text(max_size=9), max_size=9).map("/".join),
 @settings(max_examples=200, deadline=None)
 @given(keys=KEYS)
 def test_no_key_leads_out_of_the_mirror(tmp_path_factory, keys):
-    """The second slash of study//home/ada/thesis.txt made an absolute path: the file was emptied."""
+    """The key study//home/ada/thesis.txt was taken for an absolute path, and emptied the file."""
     folder = tmp_path_factory.mktemp("keys")
     (folder / "thesis.txt").write_text("my work")
     keys = [*keys, f"{folder}/thesis.txt", "../thesis.txt", "kept/run.json"]
