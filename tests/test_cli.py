@@ -105,6 +105,16 @@ def test_train_and_report_on_a_folder_of_images_and_a_file_of_arrays(unweave, tm
         assert unweave("report", folder.path, "--no-explorer")[0] == 0
 
 
+def test_commands_that_are_suggested_quote_the_store(unweave, tmp_path, monkeypatch):
+    monkeypatch.setattr("unweave.cli.train._MOST_NAMED", 1)
+    store = tmp_path / "my runs;echo hi"
+    code, out, err = unweave("train", *TINY, "seed=0..1", "--store", store, "--device", "cpu")
+    assert code == 0, err
+    report, compare = (shlex.split(line) for line in out.splitlines() if "--store" in line)
+    assert report[report.index("--store") + 1] == str(store)
+    assert compare == ["and:", "unweave", "compare", f"{store}/*", "--store", str(store)]
+
+
 def test_the_run_to_look_at_is_the_best_held_out_and_warnings_name_their_run(unweave, tmp_path):
     rng, store = np.random.default_rng(0), tmp_path / "runs"
     np.savez(tmp_path / "few.npz", images=rng.random((60, 5)), factors=rng.integers(3, size=60))

@@ -6,11 +6,13 @@ import pytest
 import torch
 
 import unweave as uw
+from crash_replay import tree
 from datasets import ADVERSARIAL, CPU, DATASET, LATENTS, OBJECTIVES, SMALL, small_run
 from unweave.core import files
 from unweave.training import (
     Lanes,
     Silent,
+    TrainingInterrupted,
     lane_group,
     log_rows,
     loop,
@@ -355,3 +357,30 @@ def test_a_failed_run_alone_starts_again_with_more_steps(tmp_path):
     assert said == f"starts again instead of continuing run {short.digest}: it has failed"
     shutil.rmtree(store.folder(short).path)
     assert loop.notes([longer], DATASET, store) == []
+
+
+@pytest.mark.parametrize("log", ["older", "missing"])
+def test_a_log_that_ends_before_its_checkpoint_is_named(tmp_path, log):
+    """Its missing rows used to be left out without a word."""
+
+    class Stop(Silent):
+        def advance(self, *_):
+            raise KeyboardInterrupt
+
+    run, store = small_run(steps=12), Store(tmp_path)
+    path, logs = store.folder(run).path / "log.jsonl", []
+    for _ in range(2):
+        with pytest.raises(TrainingInterrupted):
+            train([run], DATASET, store, Stop())
+        logs.append(path.read_bytes())
+    if log == "older":
+        path.write_bytes(logs[0])
+        before = tree(tmp_path)
+        match = r"log.jsonl .*of step 4, and the checkpoint of step 8.* delete it to continue"
+        with pytest.raises(ValueError, match=match):
+            train([run], DATASET, store)
+        assert tree(tmp_path) == before
+    path.unlink()
+    with pytest.warns(match=r"log.jsonl is missing: training continues from step 8"):
+        (outcome,) = train([run], DATASET, store)
+    assert [row["step"] for row in outcome.log] == [12]

@@ -227,6 +227,30 @@ def test_a_lease_that_was_never_completed_is_stale_after_a_second(tmp_path, cont
         assert 1.0 <= clock() < 1.1
 
 
+@pytest.mark.parametrize("digits", [18, 19, 200])
+def test_all_numbers_of_leases_are_seen(tmp_path, digits):
+    """A stale lease of 18 nines hid the next one, so two processes held the folder."""
+    folder = tmp_path / "run"
+    folder.mkdir()
+    leave(folder, number=10**digits - 1)
+    first, second = workers(2)
+    with first.hold(folder):
+        assert leases_in(folder) == [f"lease-{10**digits}.json"]
+        with pytest.raises(FolderInUse), second.hold(folder, wait=False):
+            pass
+    assert leases_in(folder) == []
+
+
+@pytest.mark.parametrize("dead", [True, None])
+def test_a_folder_among_the_records_of_workers_stops_nobody(tmp_path, dead):
+    folder = tmp_path / ".workers" / f"{NOBODY}.json"
+    folder.mkdir(parents=True)
+    (tmp_path / "run").mkdir()
+    with Leases(this_process(), lambda _: dead).hold(tmp_path / "run"):
+        assert leases_in(tmp_path / "run") == ["lease-1.json"]
+    assert list((tmp_path / ".workers").iterdir()) == [folder]
+
+
 # ---- fences
 
 

@@ -7,8 +7,10 @@ import math
 import os
 import sys
 
+import boto3
 import pytest
 import requests
+from hypothesis import given, settings, strategies as st
 
 import unweave as uw
 from crash_replay import tree
@@ -18,11 +20,11 @@ from fake_engine import Fake, FakePool
 from unweave.core import files
 from unweave.core.console import PlainConsole
 from unweave.core.files import Disk, write_atomically
-from unweave.core.processes import Process
+from unweave.core.processes import Process, this_boot, this_process
 from unweave.evaluation.tasks import Job, Task
 from unweave.executors.worker import Ended
 from unweave.explorer.explore import store_library
-from unweave.training import train
+from unweave.training import remote_stores, train
 from unweave.training.leases import FolderInUse, Leases, own_leases
 from unweave.training.own_data import Datasets
 from unweave.training.progress import ConsoleProgress
@@ -174,6 +176,20 @@ def test_large_objects_are_not_read_as_leases_and_empty_ones_can_be(bucket):
     assert files.disk.read(root / "lease-2.json") is None
 
 
+def test_mirrors_of_processes_that_were_killed_are_deleted(bucket, tmp_path):
+    """Those of before a reboot used to stay."""
+    me, other = this_process(), this_process()._replace(host="elsewhere")
+    dead = me._replace(started=me.started - 1)
+    space = me._replace(machine="0")  # another process namespace, of this boot
+    names = {f"{this_boot()}-{each}": each is dead for each in (me, other, dead, space)}
+    names |= {f"0-{me}": True, f"0-{other}": False, "notes": False}
+    for name in names:
+        (tmp_path / "cache/stores" / name).mkdir(parents=True)
+    store_root(URL)
+    left = {path.name for path in (tmp_path / "cache/stores").iterdir()}
+    assert left == {name for name, deleted in names.items() if not deleted}
+
+
 def test_leases_are_objects(bucket):
     folder = store_root(URL) / "run"
     folder.mkdir()
@@ -210,12 +226,86 @@ def test_objects_change_in_the_order_of_files(bucket, monkeypatch):
     ]  # fmt: skip
 
 
-def test_commands_work_on_a_store_elsewhere(bucket, unweave):
+class Keys:
+    """A file system of fsspec, as far as a pull uses it, whose objects have any names."""
+
+    def __init__(self, keys):
+        self.found = {f"bucket/study/{key}": {"size": 4, "ETag": key} for key in keys}
+
+    def invalidate_cache(self):
+        pass
+
+    def find(self, _, detail):
+        return self.found
+
+    def cat(self, keys, on_error):
+        return dict.fromkeys(keys, b"text")
+
+
+NAMES = st.sampled_from(["", ".", "..", "a", "b", "run.json", "log.jsonl", "C:", "a\\b", "x" * 300])
+KEYS = st.lists(st.lists(NAMES | st.text(max_size=9), max_size=9).map("/".join), max_size=9)
+
+
+@pytest.mark.filterwarnings("ignore:.*has objects that cannot be files")
+@settings(max_examples=200, deadline=None)
+@given(keys=KEYS)
+def test_no_key_leads_out_of_the_mirror(tmp_path_factory, keys):
+    """The key study//home/ada/thesis.txt was taken for an absolute path, and emptied the file."""
+    folder = tmp_path_factory.mktemp("keys")
+    (folder / "thesis.txt").write_text("my work")
+    keys = [*keys, f"{folder}/thesis.txt", "../thesis.txt", "kept/run.json"]
+    store = RemoteStore("memory://bucket/study", folder / "mirror" / "study")
+    store._system, store._base = Keys(keys), "bucket/study"
+    for _ in range(2):
+        store.pull(store.root)
+    files_there = {path for path in folder.rglob("*") if path.is_file()}
+    inside = {path for path in files_there if path.is_relative_to(store.root)}
+    assert files_there - inside == {folder / "thesis.txt"}
+    assert (folder / "thesis.txt").read_text() == "my work"
+    assert {path.relative_to(store.root).as_posix() for path in inside} <= set(keys)
+    assert (store.root / "kept/run.json").read_bytes() == b"text"
+
+
+def test_odd_objects_are_skipped_with_one_note(bucket, unweave):
+    """One of them used to block the store, with advice to check its name and the credentials."""
+    put = boto3.resource("s3").Bucket("bucket").put_object
+    train([small_run(steps=3)], SMALL.load(CPU), Store(store_root(URL)))
+    for key in ("", "dir/", "/etc/passwd", "a", "a/log.jsonl", "x" * 300, "*/run.json"):
+        put(Key=f"study/{key}", Body=b"text" if key.strip("/") and key[-1] != "/" else b"")
+    files.disk = Disk()
+    code, out, err = unweave("runs", "--store", URL)
+    assert (code, small_run(steps=3).digest in out) == (0, True), err
+    assert len(err.strip().splitlines()) == 1
+    assert "which are ignored: 'bucket/study/*/run.json' and 3 more" in err
+
+
+def test_text_of_no_run_is_not_downloaded_and_large_text_is_refused(bucket, monkeypatch):
+    """A file of 400 MB in no run took 1.45 GB of memory."""
+    put = boto3.resource("s3").Bucket("bucket").put_object
+    run = small_run(steps=3)
+    train([run], SMALL.load(CPU), Store(store_root(URL)))
+    put(Key=f"study/{run.digest}/more.json", Body=b"0")
+    put(Key=f"study/{run.digest}/measures.jsonl", Body=bytes(9_999))
+    monkeypatch.setattr(remote_stores, "LARGEST", 9_998)
+    monkeypatch.setattr(remote_stores, "SMALL", 100)  # all others are larger
+    folder = elsewhere().folder(run)
+    sizes = {path.name: path.stat().st_size for path in folder.path.iterdir()}
+    assert sizes["more.json"] == sizes["measures.jsonl"] == 0
+    assert [row["step"] for row in folder.read_log()] == [1, 2, 3]
+    with pytest.raises(ValueError, match=r"measures.jsonl .*at most 9,998 bytes, got 9,999"):
+        folder.read_measures()
+
+
+def test_commands_work_on_a_store_elsewhere(bucket, unweave, monkeypatch):
+    monkeypatch.setattr("unweave.cli.train._MOST_NAMED", 1)
     at = ("--store", URL)
+    for command in ("runs", "status"):
+        assert unweave(command, *at)[1].startswith(f"{URL} contains no runs yet")
     code, out, err = unweave("train", *SMALL_RUN, "seed=0..1", *at)
-    assert (code, f"--store {URL}" in out) == (0, True), err
+    assert (code, out.count(f"--store {URL}"), "cache" in out) == (0, 2, False), err
     names = sorted({name.split("/")[1] for name in bucket()})
     assert len(names) == 2
+    assert all(name in out[out.index("unweave compare") :] for name in names)
     code, out, _ = unweave("runs", *at)
     assert (code, all(name in out for name in names)) == (0, True)
     few = ("--device", "cpu", "--rows", "64")

@@ -19,10 +19,12 @@ OutputFormat = Literal["table", "json", "csv"]
 
 
 def _open_store(place: str) -> Path:
+    from unweave.core.console import err
+    from unweave.core.notes import print_warnings
     from unweave.training.remote_stores import store_root
 
     try:
-        return store_root(place)
+        return print_warnings(err, store_root, place)
     except ValueError as error:  # typer would not show its text
         raise typer.BadParameter(str(error)) from None
 

@@ -15,6 +15,7 @@ from unweave.cli.options import (
     StoreOption,
     output_format,
 )
+from unweave.core import files
 from unweave.core.console import err, out
 from unweave.core.files import DISK_FAILURE
 from unweave.core.notes import capture_warnings, print_notes, print_warnings
@@ -91,7 +92,7 @@ def runs_command(
     else:
         every = [read_run(RunFiles(path)) for path in paths]
     if not every and form == "table":
-        out.print(f"{store} contains no runs yet; train one with `unweave train`")
+        out.print(f"{files.disk.name(store)} contains no runs yet; train one with `unweave train`")
         return
     runs = filter_runs(every, where or ())
     if sort:

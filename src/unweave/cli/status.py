@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from unweave.cli.options import OverwriteOption, StoreOption
+from unweave.core import files
 from unweave.core.console import err, out
 from unweave.core.outputs import DEFAULT_STORE
 
@@ -90,7 +91,7 @@ def _print(status: StoreStatus, store: Path) -> None:
     from unweave.training.status import status_lines
 
     if not status.runs:
-        out.print(f"{store} contains no runs yet; train one with `unweave train`")
+        out.print(f"{files.disk.name(store)} contains no runs yet; train one with `unweave train`")
         return
     for line in status_lines(status):
         out.print(line, soft_wrap=True)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -196,7 +197,7 @@ def print_outcomes(outcomes: list[Outcome], store: Store) -> None:
             shown = [f"{loss.total:.2f}", f"{loss.r2:.2f}"] if loss else [""] * len(held_out)
             end = final_terms(outcome.log)
             terms = [f"{end[name]:.2f}" if name in end else "" for name in ("distortion", "rate")]
-            rows.append([str(folder.path), *objective, str(run.seed), *terms, *shown])
+            rows.append([files.disk.name(folder.path), *objective, str(run.seed), *terms, *shown])
     if rows:
         out.print_table(["folder", *what, "seed", "distortion", "rate", *held_out], rows)
     if validated:
@@ -212,12 +213,13 @@ def print_outcomes(outcomes: list[Outcome], store: Store) -> None:
     if trained:
         best, why = best_outcome(trained)
         modules = unannounced(own_modules([best.run]))
-        imports = "".join(f"--import {module} " for module in modules)
-        place = files.disk.name(store.root)
+        imports = "".join(f"--import {shlex.quote(module)} " for module in modules)
+        place = shlex.quote(files.disk.name(store.root))
         commands = [f"report {best.run.digest} --store {place}{why}"]
         if len(trained) > 1:
-            named = " ".join(outcome.run.digest for outcome in trained[:_MOST_NAMED])
-            every = named if len(trained) <= _MOST_NAMED else f"{store.root}/*"
+            named = " ".join(outcome.run.digest for outcome in trained)
+            remote = files.disk.name(store.root) != str(store.root)  # no shell lists its runs
+            every = named if remote or len(trained) <= _MOST_NAMED else f"{place}/*"
             commands.append(f"compare {every} --store {place}")
         for start, command in zip(("next: ", "and:  "), commands, strict=False):
             out.print(f"{start}unweave {imports}{command}", soft_wrap=True)

@@ -64,11 +64,19 @@ _DEAD = -1  # "start" of a process that has ended but still has an entry (a zomb
 
 
 @cache
+def this_boot() -> str:
+    """Name this boot of the machine; where it has no name (not Linux), all have the same."""
+    try:
+        return Path("/proc/sys/kernel/random/boot_id").read_text().strip().replace("-", "")
+    except OSError:
+        return ""
+
+
+@cache
 def _machine() -> str:
     """Name this boot and process namespace (Linux), or this machine."""
     try:
-        boot = Path("/proc/sys/kernel/random/boot_id").read_text()
-        facts = boot + os.readlink("/proc/self/ns/pid")
+        facts = f"{this_boot() or uuid.getnode()} {os.readlink('/proc/self/ns/pid')}"
     except OSError:
         facts = str(uuid.getnode())
     return f"{zlib.crc32(facts.encode()):08x}"

@@ -7,6 +7,7 @@ from pathlib import Path
 
 from markupsafe import Markup
 
+from unweave.core import files
 from unweave.core.console import err, out
 from unweave.core.outputs import DEFAULT_STORE
 from unweave.evaluation.loading import loader, loader_like
@@ -112,7 +113,8 @@ def store_library(
     find, first = (lambda: named, MOST_OPEN) if named else (StoredRuns(place.root, read), -1)
     library = Library(find, _build, f"{place.root.resolve().name} · unweave", first, watch)
     if not library.read().manifest.runs and not watch:
-        raise ValueError(f"{store} contains no runs to explore; train one with `unweave train`")
+        shown = files.disk.name(place.root)
+        raise ValueError(f"{shown} contains no runs to explore; train one with `unweave train`")
     return library
 
 

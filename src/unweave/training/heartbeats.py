@@ -116,8 +116,10 @@ def read_record(root: Path, worker: str) -> WorkerRecord | None:
 
 
 def delete_records(root: Path, is_dead: Callable[[str], bool]) -> None:
-    """Delete the records of dead workers."""
+    """Delete the records of dead workers; leave what is no record, such as a folder."""
     for name in files.disk.names(root / FOLDER):
         worker = name.removesuffix(".json")
-        if worker != name and is_dead(worker):
-            files.delete(root / FOLDER / name)
+        with suppress(files.OddFile):
+            if worker != name and is_dead(worker):
+                files.disk.read(root / FOLDER / name)
+                files.delete(root / FOLDER / name)

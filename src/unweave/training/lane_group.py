@@ -106,7 +106,7 @@ class LaneGroup:
         saved = [self.lanes.state.lane(lane) for lane in range(len(self.folders))]
         for lane, folders in places.items():
             saved[lane] = folders[step].read_state(step)
-            self.logs[lane] = folders[step].read_log(until=step)
+            self.logs[lane] = folders[step].read_log_to_checkpoint(step)
             self.measures[lane] = folders[step].read_measures(until=step)
         self.lanes.restore(saved, step)
 

@@ -41,7 +41,7 @@ _HALF_WRITTEN = 1.0  # seconds after which an incomplete lease stays incomplete
 _WAIT = 1.0  # seconds to wait for a folder: results are written in less
 _PAUSE = 0.05
 
-_lease_number = re.compile(r"lease-(\d{1,18})\.json").fullmatch
+_lease_number = re.compile(r"lease-([0-9]+)\.json").fullmatch
 Verdict = Literal["held", "unknown", "stale"]
 
 

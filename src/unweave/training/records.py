@@ -34,7 +34,7 @@ Row = dict[str, Any]
 
 _SEAL, _SUMMARY = "seal", "summary"  # fields of files besides their content
 _END = "\n}\n"  # of a JSON file, after its seal
-_LARGEST = 2**30  # bytes of a file; those of the longest runs have some millions
+LARGEST = 2**30  # bytes of a file; those of the longest runs have some millions
 _SHOWN = 160  # characters of a reason
 
 
@@ -278,13 +278,15 @@ def _canonical(content: Mapping[str, Any]) -> bytes:
 _AGAIN = "delete it and measure again, `unweave evaluate`"
 _ELSEWHERE = "restore it from a copy, or train the run again in another store"
 _ROWS = "restore it from a copy, or delete it to continue without its rows"
-_ADVICE = {  # by the name in a run folder
+RECORDS = {  # text files of a run folder, and what to do if one is damaged
     "run.json": _ELSEWHERE,
     "data.json": _ELSEWHERE,
     "log.jsonl": _ROWS,
     "measures.jsonl": _ROWS,
     "failed.json": "delete it, and `unweave train` continues from the last checkpoint",
     "scores*.json": _AGAIN,
+}
+_ADVICE = RECORDS | {
     "table*.npz": _AGAIN,
     "state-*.safetensors": "restore it from a copy, or move it elsewhere to continue without it",
     "weights.safetensors": (
@@ -306,7 +308,8 @@ def reading(path: Path) -> Iterator[None]:
         known = (each for name, each in _ADVICE.items() if fnmatchcase(path.name, name))
         advice = next(known, "restore it from a copy")
         short = reason if len(reason) <= _SHOWN else f"{reason[:_SHOWN]}..."
-        raise ValueError(f"{path} cannot be read ({short}): it is damaged; {advice}") from None
+        shown = files.disk.name(path)
+        raise ValueError(f"{shown} cannot be read ({short}): it is damaged; {advice}") from None
 
 
 def write_record(path: Path, run: str, content: Mapping[str, Any]) -> None:
@@ -318,7 +321,7 @@ def read_sealed(path: Path, form: Any = dict[str, Any], run: str | None = None) 
     """Read a JSON object of a form that `write_record` wrote, for this run if it is given."""
     with reading(path):
         files.disk.fetch(path)
-        return record_from_bytes(form, path.name, read_bytes(path, _LARGEST), run)
+        return record_from_bytes(form, path.name, read_bytes(path, LARGEST), run)
 
 
 def read_record(path: Path, form: type[T], run: str) -> T:
@@ -335,7 +338,7 @@ def read_lines(path: Path, run: str) -> list[bytes]:
     """Read the lines of a file of rows; `parse_rows` parses those that are needed."""
     with reading(path):
         files.disk.fetch(path)
-        return lines_from_bytes(path.name, read_bytes(path, _LARGEST), run)
+        return lines_from_bytes(path.name, read_bytes(path, LARGEST), run)
 
 
 def parse_rows(path: Path, form: Any, lines: Sequence[bytes]) -> list[Row]:

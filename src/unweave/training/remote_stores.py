@@ -3,9 +3,12 @@
 `store_root("s3://bucket/study")` returns the mirror. Files are written there as in any store. When
 a file gets its final name or is deleted, its object is uploaded whole or deleted before anything
 else happens, so objects change in the same order as files. Leases and worker records exist only as
-objects. Text files are downloaded when the store or a run is opened; other files are empty in the
-mirror until they are read. A worker trains a few runs of many, so it downloads text only when it
-opens a run.
+objects. The text files of runs are downloaded when the store or a run is opened; other files are
+empty in the mirror until they are read. A worker trains a few runs of many, so it downloads text
+only when it opens a run.
+
+Anyone may have put objects into a bucket. The mirror has only those whose names lead to a file in
+it, on any system.
 """
 
 from __future__ import annotations
@@ -16,20 +19,28 @@ import math
 import os
 import re
 import shutil
+import stat
 import uuid
+import warnings
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from datetime import datetime
+from fnmatch import fnmatchcase
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
 from unweave.core import files
 from unweave.core.files import SMALL, UNFINISHED, Disk, OddFile
 from unweave.core.outputs import RUN
-from unweave.core.processes import Process, has_ended, this_process
+from unweave.core.processes import Process, has_ended, this_boot, this_process
 from unweave.training.heartbeats import FOLDER
+from unweave.training.records import LARGEST, RECORDS
 
-_TEXT = (".json", ".jsonl")
+_UNUSABLE = re.compile(r'[\\:*?"<>|\[\x00-\x1f\ud800-\udfff]').search  # in names of files
+_MISNAMED = (errno.EEXIST, errno.EISDIR, errno.ENOTDIR, errno.ENAMETOOLONG, errno.EILSEQ)
+_AT_ONCE = 128  # small files that are downloaded together
+_SHOWN = 80  # characters of the name of an object
 
 
 class RemoteStore:
@@ -42,7 +53,8 @@ class RemoteStore:
         self._system, base = fsspec.core.url_to_fs(self.url, skip_instance_cache=True)
         self._base = base.rstrip("/")
         self._versions: dict[Path, object] = {}  # of files as they were downloaded
-        self._absent: set[Path] = set()  # files that are not downloaded yet
+        self._absent: dict[Path, int] = {}  # files that are not downloaded yet, and their sizes
+        self._skipped: set[str] = set()  # objects that the mirror cannot have
 
     def name(self, path: Path) -> str:
         """Return the URL of a file."""
@@ -93,7 +105,7 @@ class RemoteStore:
 
     def _forget(self, path: Path) -> None:
         """Forget which version of an object the mirror has."""
-        self._absent.discard(path)
+        self._absent.pop(path, None)
         self._versions.pop(path, None)
 
     def read(self, path: Path, most: float) -> bytes | None:
@@ -141,47 +153,99 @@ class RemoteStore:
         with self._errors(folder):
             self._system.invalidate_cache()
             objects = self._system.find(self._key(folder), detail=True)
-            there = {self._path(key): facts for key, facts in objects.items() if _lasts(key)}
+            there = self._mirrored(objects)
             for path in [path for path in folder.rglob("*") if path.is_file()]:
                 if path not in there and path.parent.name != FOLDER:  # this process's own log
                     path.unlink()
                     self._forget(path)
             new = {path: _version(facts) for path, facts in there.items()}
             changed = [path for path in new if self._versions.get(path) != new[path]]
-            now = [p for p in changed if p.name == RUN or (text and p.suffix in _TEXT)]
-            later = [path for path in changed if path not in now]
+            now = [p for p in changed if p.name == RUN or (text and _is_text(p))]
+            now = [path for path in now if there[path]["size"] <= LARGEST]
+            later = set(changed).difference(now)
             for path in later:
-                path.parent.mkdir(parents=True, exist_ok=True)
                 path.write_bytes(b"")
-                self._absent.add(path)
-            self._versions |= {path: new[path] for path in (*later, *self._download(now))}
+                self._absent[path] = there[path]["size"]
+            large = {path for path in now if there[path]["size"] > SMALL}
+            small = [path for path in now if path not in large]
+            batches = (small[i : i + _AT_ONCE] for i in range(0, len(small), _AT_ONCE))
+            got = chain(map(self._get, large), map(self._cat, batches))
+            self._versions |= {path: new[path] for path in chain(later, *got)}
         for path, time in _newest(there).items():
             with suppress(FileNotFoundError):  # its only file was deleted meanwhile
                 os.utime(path, (time, time))  # runs are listed by the times of their folders
 
+    def _mirrored(self, objects: Mapping[str, Any]) -> dict[Path, Mapping[str, Any]]:
+        """Create the folders of the objects that the mirror has; note others that are not empty."""
+        lasting = {key: facts for key, facts in objects.items() if _lasts(key)}
+        found = {path: key for key in lasting if (path := self._path(key))}
+        folders = {folder for path in found for folder in path.parents}
+        there = {}
+        for path, key in found.items():
+            if path not in folders and (path in self._versions or self._can_hold(path)):
+                there[path] = lasting[key]
+        used = {found[path] for path in there}
+        skipped = {key for key, facts in lasting.items() if facts["size"] and key not in used}
+        if new := sorted(skipped - self._skipped):
+            self._skipped |= skipped
+            others = f" and {len(new) - 1} more" if len(new) > 1 else ""
+            warnings.warn(
+                f"{self.url} has objects that cannot be files of a store, which are ignored: "
+                f"{new[0][:_SHOWN]!r}{others}",
+                stacklevel=2,
+            )
+        return there
+
+    def _can_hold(self, path: Path) -> bool:
+        """Create the folder of a file; return False if the mirror cannot have it beside others."""
+        try:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            return not stat.S_ISDIR(path.lstat().st_mode)
+        except FileNotFoundError:
+            return True
+        except OSError as error:
+            if error.errno in _MISNAMED:
+                return False
+            raise
+
     def fetch(self, path: Path) -> None:
-        """Download a file that is empty in the mirror."""
-        if path in self._absent:
-            with self._errors(path):
-                self._system.get_file(self._key(path), str(path))
-            self._absent.discard(path)
+        """Download a file that is empty in the mirror; raise an OddFile for too large a text."""
+        size = self._absent.get(path)
+        if size is None:
+            return
+        if _is_text(path) and size > LARGEST:
+            reason = f"expected at most {LARGEST:,} bytes, got {size:,}"
+            raise OddFile(errno.EINVAL, reason, self.name(path))
+        with self._errors(path):
+            self._system.get_file(self._key(path), str(path))
+        del self._absent[path]
 
-    def _path(self, key: str) -> Path:
-        return self.root / key.lstrip("/").removeprefix(self._base.lstrip("/") + "/")
+    def _path(self, key: str) -> Path | None:
+        """Return the file of an object; None unless its name leads to one in the mirror."""
+        base, key = self._base.lstrip("/") + "/", key.lstrip("/")
+        names = key.removeprefix(base).split("/")
+        fine = key.startswith(base) and all(map(_is_name, names))
+        return self.root.joinpath(*names) if fine else None
 
-    def _download(self, paths: list[Path]) -> list[Path]:
-        """Download files; return all but those that were deleted meanwhile."""
+    def _get(self, path: Path) -> list[Path]:
+        """Download a file; return it, unless it was deleted meanwhile."""
+        with suppress(FileNotFoundError):
+            self._system.get_file(self._key(path), str(path))
+            self._absent.pop(path, None)
+            return [path]
+        return []
+
+    def _cat(self, paths: list[Path]) -> list[Path]:
+        """Download small files; return all but those that were deleted meanwhile."""
         keys = {self._key(path): path for path in paths}
-        contents = self._system.cat(list(keys), on_error="return") if keys else {}
         downloaded = []
-        for key, content in contents.items():
+        for key, content in self._system.cat(list(keys), on_error="return").items():
             if isinstance(content, FileNotFoundError):
                 continue
             if isinstance(content, Exception):
                 raise content
-            keys[key].parent.mkdir(parents=True, exist_ok=True)
             keys[key].write_bytes(content)
-            self._absent.discard(keys[key])
+            self._absent.pop(keys[key], None)
             downloaded.append(keys[key])
         return downloaded
 
@@ -287,15 +351,21 @@ def store_root(place: str | Path, refresh: bool = True) -> Path:
 
 
 def _new_mirror(url: str) -> Path:
-    """Create a folder that is deleted when this process ends; delete those of dead processes."""
+    """Create a folder that is deleted when this process ends; delete those of dead processes.
+
+    A process of this machine is also dead if the machine has been booted since.
+    """
     from unweave.data.cache import data_folder  # not at the top: it needs torch
 
     parent = data_folder() / "stores"
     for name in os.listdir(parent) if parent.is_dir() else []:
+        boot, _, owner = name.partition("-")
         with suppress(ValueError):
-            if has_ended(Process.parse(name)):
+            process = Process.parse(owner)
+            rebooted = process.host == this_process().host and boot != this_boot()
+            if rebooted or has_ended(process):
                 shutil.rmtree(parent / name, ignore_errors=True)
-    own = parent / str(this_process())
+    own = parent / f"{this_boot()}-{this_process()}"
     if not own.exists():
         atexit.register(shutil.rmtree, own, ignore_errors=True)
     folder = own / re.sub(r"[^\w.-]+", "-", url)
@@ -304,15 +374,27 @@ def _new_mirror(url: str) -> Path:
 
 
 def _lasts(key: str) -> bool:
-    """Whether the mirror keeps an object: not leases, worker records, or objects outside of it.
+    """Whether the mirror keeps an object: not leases, worker records, or markers of folders.
 
-    >>> _lasts("bucket/study/3f2a/run.json"), _lasts("bucket/study/../../run.json")
+    >>> _lasts("bucket/study/3f2a/run.json"), _lasts("bucket/study/3f2a/")
     (True, False)
     """
     folder, _, name = key.rpartition("/")
-    if "\\" in key or ".." in key.split("/"):
-        return False
-    return not name.startswith("lease-") and not folder.endswith(f"/{FOLDER}")
+    return not name.startswith("lease-") and name != "" and not folder.endswith(f"/{FOLDER}")
+
+
+def _is_name(name: str) -> bool:
+    """Whether a part of a key can name a file or a folder, on any system and in any folder.
+
+    >>> [name for name in ("run.json", "", ".", "..", "C:", "*", "x" * 256) if _is_name(name)]
+    ['run.json']
+    """
+    return name not in ("", ".", "..") and not _UNUSABLE(name) and len(name.encode()) <= 255
+
+
+def _is_text(path: Path) -> bool:
+    """Whether a file is text of a run."""
+    return any(fnmatchcase(path.name, name) for name in RECORDS)
 
 
 def _version(facts: Mapping[str, Any]) -> object:

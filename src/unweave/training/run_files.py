@@ -2,6 +2,7 @@
 
 import os
 import re
+import warnings
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import dataclass
@@ -28,6 +29,7 @@ from unweave.training.records import (
     read_lines,
     read_record,
     read_sealed,
+    reading,
     settings_in,
     write_record,
     write_rows,
@@ -180,6 +182,23 @@ class RunFiles:
     def read_log(self, until: int | None = None, most: int | None = None) -> list[Row]:
         """The log's rows, up to and including a step; only `most`, evenly spaced, if given."""
         return self._read_rows(LOG, LogRow, until, most)
+
+    def read_log_to_checkpoint(self, step: int) -> list[Row]:
+        """The log's rows up to a checkpoint, of whose step the last one must be.
+
+        Warn if there is no log.
+        """
+        path, rows = self.path / LOG, self.read_log(until=step)
+        if not path.exists():
+            warnings.warn(
+                f"{path} is missing: training continues from step {step:,} without its rows",
+                stacklevel=2,
+            )
+        elif not rows or rows[-1]["step"] != step:
+            with reading(path):
+                last = f"step {rows[-1]['step']:,}" if rows else "no step"
+                raise ValueError(f"its last row is of {last}, and the checkpoint of step {step:,}")
+        return rows
 
     def read_log_end(self) -> list[Row]:
         """The rows at the end of the log; the others are not parsed."""

@@ -27,7 +27,7 @@ from typing import Any, NamedTuple
 
 from torch import Tensor
 
-from unweave.core import spec
+from unweave.core import files, spec
 from unweave.core.files import delete, make_folder, write_atomically
 from unweave.core.outputs import RUN
 from unweave.core.parts import own_parts
@@ -311,7 +311,8 @@ class Store:
         problem = "is the start of several runs" if hits else "is not a run"
         newest = f"the newest of {len(known)} are" if len(known) > 8 else "there are"
         listing = f"{newest} {', '.join(known[-8:])}" if known else "there are none yet"
-        raise ValueError(f"{name!r} {problem} in {self.root}: {listing}; see `unweave runs`")
+        place = files.disk.name(self.root)
+        raise ValueError(f"{name!r} {problem} in {place}: {listing}; see `unweave runs`")
 
 
 def refuse_model_file(name: str) -> None:
