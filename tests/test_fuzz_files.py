@@ -186,8 +186,7 @@ def sandbox(tmp_path_factory):
         np.save("codes.npy", CODES)
         for number, pixels in enumerate(odd_files.IMAGES[:3]):
             Image.fromarray(pixels).save(f"photos/{number}.png")
-        lines = (RESULTS / "linear.jsonl").read_text().splitlines()[:3]
-        Path("results.jsonl").write_text("\n".join(lines))
+        shutil.copy(RESULTS / "linear.jsonl", "results.jsonl")
         fields = dict(network=uw.MLP((4,)), latent=uw.Gaussian(2), steps=1, progress=False)
         trained = uw.fit(CODES, batch_size=8, store="runs", **fields)
         trained.save("model.uw")
