@@ -140,7 +140,7 @@ def reproduce(
                 workspace.say(f"no network of {name} is trained yet: nothing to draw")
                 continue
             try:
-                with _drawing(name, study and study.path(out)):
+                with _drawing(name, study.path(out) if study else None):
                     result = reproduction.make(*((workspace, results) if results else (workspace,)))
                     if results and result.networks is None:
                         counts = len(results.networks), len(results.study.runs)
