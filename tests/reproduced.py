@@ -13,6 +13,8 @@ from unweave.studies.study import read_networks, stored_results
 from unweave.training import Silent, train
 from unweave.training.store import Store
 
+COST = {"seconds": 1.0, "lanes": 1, "device": "cpu", "machine": "a CPU", "precision": "fp32"}
+
 
 def workspace(path, console=None):
     """Return a workspace that trains on the CPU and stores runs under a path."""

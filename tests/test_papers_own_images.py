@@ -5,7 +5,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from reproduced import made_twice, sketches, workspace  # noqa: F401
+from reproduced import COST, made_twice, sketches, workspace  # noqa: F401
 from unweave.core.console import PlainConsole
 from unweave.data import CelebA, InMemory
 from unweave.data.dataset import DataNotFound
@@ -109,7 +109,7 @@ def test_without_its_data_a_study_has_stored_results(tmp_path, capsys):
     assert reproduce([figure, figure], at, out) == []  # the others are not left out for it
     assert "esmaeili2019 fig8 is not drawn: celeba is not in" in capsys.readouterr().out
     run = figure.study.runs[0]
-    one = Network(run, {"step": []}, {}, {"seconds": 1.0, "machine": "a GPU"})
+    one = Network(run, {"step": []}, {"kl": [], "attributes": {}}, COST)
     add_networks(figure.study, figure.study.path(out), [one])
     assert [each.key for each in train_or_load(at, figure.study).networks] == [one.key]
     assert "Stored results are used." in capsys.readouterr().out

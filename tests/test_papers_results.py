@@ -23,6 +23,7 @@ from unweave.studies.study import PICTURES, NotTrained, Study, read_networks
 from unweave.studies.training import train_or_load
 from unweave.studies.workspace import today, version
 from unweave.training import Silent
+from unweave.training.records import check_form
 from unweave.training.store import Store
 
 PAGES = Path(__file__).parent.parent / "docs/papers"
@@ -169,6 +170,20 @@ def test_committed_results_give_the_stored_claims_without_training(made, tmp_pat
         assert sum(claim in stored for claim in claims) >= some
     assert one.trained == 0
     assert not (tmp_path / "runs").exists()
+
+
+STUDIES = {made.study.name: made.study for made in FIGURES if made.study}
+
+
+@pytest.mark.parametrize("study", STUDIES.values(), ids=STUDIES)
+def test_every_study_has_a_form_of_its_facts(study):
+    """Committed facts have it, and they would not if one of them were of another kind."""
+    with pytest.raises(ValueError, match="Field required"):
+        check_form(study.form, {})
+    for network in list(read_networks(study.path(PAGES), study).values())[::50]:
+        for name in study.form.__annotations__.keys() & network.facts.keys():
+            with pytest.raises(ValueError, match=f"^{name}"):
+                check_form(study.form, network.facts | {name: None})
 
 
 @pytest.mark.parametrize("made", DRAWN)

@@ -1,6 +1,9 @@
 """Large studies: trained in slices, on several machines, and drawn from their results alone."""
 
+import base64
 import dataclasses
+import io
+import json
 import multiprocessing
 import os
 import signal
@@ -10,16 +13,20 @@ import tempfile
 import time
 import warnings
 from pathlib import Path
+from typing import NotRequired
 
 import numpy as np
 import pytest
+from PIL import Image
+from typing_extensions import TypedDict
 
 import unweave as uw
-from reproduced import workspace
+from reproduced import COST, workspace
 from stopping import Late
 from unweave.core.console import PlainConsole
 from unweave.evaluation.monitor import Measure
 from unweave.papers import Reproduction, Result, merge_results, reproduce, train_studies
+from unweave.studies.images import check_png, decode_png
 from unweave.studies.study import (
     PICTURES,
     Group,
@@ -32,6 +39,7 @@ from unweave.studies.study import (
 )
 from unweave.studies.training import train_or_load
 from unweave.training import Silent, train
+from unweave.training.records import seal, unseal
 
 DATA = uw.data.Blobs(side=8, positions=4)
 
@@ -165,9 +173,102 @@ def test_a_damaged_line_of_results_is_reported(whole, tmp_path):
             read_networks(path)
 
 
+class Form(TypedDict):
+    """The form of what `describe` returns."""
+
+    kl: list[float]
+    pictures: NotRequired[dict[str, str]]
+
+
+def changed_line(path, whole, change):
+    """Write the results of a study with a change to the second network, sealed again."""
+    lines = file_of(whole).read_text().splitlines()
+    stored = unseal("network", json.loads(lines[1]))
+    change(stored.content)
+    lines[1] = json.dumps(seal("network", stored.run, stored.content))
+    path.write_text("\n".join(lines))
+    return path
+
+
+WRONG = {
+    "no facts": lambda line: line.update(facts={}),
+    "null": lambda line: line.update(facts={"kl": None}),
+    "text": lambda line: line.update(facts={"kl": "x"}),
+    "large": lambda line: line["facts"]["kl"].append(10**400),
+    "markup": lambda line: line["facts"].update(more="<script>"),
+    "direction": lambda line: line["facts"].update(more={"\u202e": 1}),
+    "deep": lambda line: line["facts"].update(more=[[[None]]]),
+    "no steps": lambda line: line["curves"].pop("step"),
+    "no step": lambda line: line["curves"].update(step=[None] * 3),
+    "ragged": lambda line: line["curves"]["terms/rate"].pop(),
+    "no machine": lambda line: line["cost"].pop("machine"),
+    "list": lambda line: line["cost"].update(machine=[]),
+    "seconds": lambda line: line["cost"].update(seconds=float("inf")),
+    "date": lambda line: line["cost"].update(date="[x](y)"),
+    "failed": lambda line: line.update(failure={"step": 1, "term": "loss"}),
+}
+
+
+@pytest.mark.parametrize("name", WRONG)
+def test_results_of_another_form_are_refused_before_they_are_merged(name, whole, tmp_path):
+    path, other = file_of(tmp_path), tmp_path / "other.jsonl"
+    path.parent.mkdir(parents=True)
+    path.write_bytes(b"".join(file_of(whole).read_bytes().splitlines(True)[:1]))
+    before, study = path.read_bytes(), study_of(form=Form)
+    with pytest.raises(ValueError, match=r"^[^\n]*other.jsonl, line 2, is not a network's result"):
+        merge(study, path, changed_line(other, whole, WRONG[name]))
+    assert path.read_bytes() == before
+    assert merge(study, path, changed_line(other, whole, lambda line: None)) == 5
+
+
+def test_hardware_in_results_is_no_markup_on_a_page(whole, tmp_path):
+    evil = "<b>x</b> ![a](javascript:x) `c` $d$ www.e.f\n\n# \u202e\x1b[31m"
+    file_of(tmp_path).parent.mkdir(parents=True)
+    changed_line(file_of(tmp_path), whole, lambda line: line["cost"].update(
+        machine=evil, version=evil))  # fmt: skip
+    made = Reproduction("kim2018", "fig99", "Figure 99", "a second", make, study=study_of())
+    reproduce([made], at(tmp_path), tmp_path / "papers")
+    page = (tmp_path / "papers/kim2018.md").read_text()
+    safe = (r"\<b\>x\</b\> \!\[a\](javascript\:x) \`c\` \$d\$ www\.e.f  \# \\u202e"
+            r"\\x1b\[31m")  # fmt: skip
+    assert page.count(safe) == 2
+    assert not any(line.startswith("# \\") for line in page.splitlines())
+
+
+@pytest.mark.parametrize("error", [KeyError("kl"), IndexError("x\ny"), TypeError("no")])
+def test_results_that_cannot_be_drawn_are_one_line_that_names_their_file(error, whole, tmp_path):
+    def draw(one, results):
+        raise error
+
+    file_of(tmp_path).parent.mkdir(parents=True)
+    file_of(tmp_path).write_bytes(file_of(whole).read_bytes())
+    made = Reproduction("kim2018", "fig99", "Figure 99", "a second", draw, study=study_of())
+    with pytest.raises(ValueError, match=r"^[^\n]*fig99 cannot be drawn from .*tiny.jsonl.*") as it:
+        reproduce([made], at(tmp_path), tmp_path / "papers")
+    assert it.value.__cause__ is error
+    with pytest.raises(type(error)):  # not from a file of results
+        reproduce([dataclasses.replace(made, study=None, make=lambda one: draw(one, None))],
+                  at(tmp_path), tmp_path / "papers")  # fmt: skip
+
+
+def png(side, kind="PNG"):
+    content = io.BytesIO()
+    Image.new("1", (side, side)).save(content, kind)
+    return base64.b64encode(content.getvalue()).decode()
+
+
+def test_pictures_in_results_are_pngs_of_ordinary_size():
+    assert decode_png(check_png(png(20))).shape == (20, 20, 3)
+    for text in ("", "é", "%", "AAAA", png(20, "GIF"), png(5_000), png(20)[:20]):
+        with pytest.raises(ValueError, match=r"^expected a PNG in base64 of at most 16,777,216"):
+            check_png(text)
+    with pytest.raises(ValueError, match="expected a PNG"):
+        decode_png(png(500)[:120])  # cut off after its header
+
+
 def test_numbers_are_kept_with_six_or_seven_digits(tmp_path):
     run = runs_of()[0]
-    network = Network(run, {"step": [1], "terms/rate": [1 / 3]}, {"x": [2 / 3]}, {"seconds": 1.0})
+    network = Network(run, {"step": [1], "terms/rate": [1 / 3]}, {"x": [2 / 3]}, COST)
     assert add_networks(study_of(), tmp_path / "x.jsonl", [network]) == 1
     (found,) = read_networks(tmp_path / "x.jsonl").values()
     assert (found.curves["terms/rate"], found.facts["x"]) == ([0.333333], [0.6666667])
@@ -277,7 +378,7 @@ def add_some(study, folder, number, barrier):
     os.mkdir(tempfile.tempdir)
     barrier.wait(60)
     for run in study.runs[number::4]:
-        add_networks(study, file_of(folder), [Network(run, {"step": []}, {}, {})])
+        add_networks(study, file_of(folder), [Network(run, {"step": []}, {}, COST)])
 
 
 def test_results_that_machines_add_at_once_are_all_kept(tmp_path):

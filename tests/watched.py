@@ -19,7 +19,8 @@ STARTS = ("os.system", "os.exec", "os.posix_spawn", "os.startfile", "subprocess.
           "webbrowser.open", "pickle.find_class", "socket.connect")  # fmt: skip
 CHANGES = ("open", "os.remove", "os.rename", "os.rmdir", "os.mkdir", "os.link", "os.symlink",
            "os.truncate", "os.chmod", "os.chown", "shutil.rmtree")  # fmt: skip
-HARMLESS = ("127.0.0.1", "'uname'")  # this machine, and what `platform` asks
+# This machine, and what `platform`, Matplotlib and `version` ask.
+HARMLESS = ("127.0.0.1", "'uname'", "'fc-list'", "['git', '-C'")
 WRITES = os.O_WRONLY | os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_APPEND
 _watching = []  # the folder of the command that runs, and what it did that it should not
 

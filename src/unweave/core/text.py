@@ -18,6 +18,7 @@ from collections.abc import Iterable, Mapping, Sequence
 _UNSAFE = re.compile(
     "[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff]"
 )
+_MARKUP = re.compile(r"[\\`*_\[\]<>&|~$#@:!]|(?<=www)\.")  # also links that readers make
 _FORMULA = re.compile(r"[=+\-@\t\r]")  # how a cell begins that a spreadsheet computes
 
 
@@ -102,6 +103,15 @@ def markdown_table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
     return "".join(
         "| " + " | ".join(each.replace("|", r"\|") for each in line) + " |\n" for line in lines
     )
+
+
+def markdown_text(text: str) -> str:
+    r"""Write text as a line of Markdown that has no markup, links, formulas or mentions.
+
+    >>> markdown_text("2 CPU threads"), markdown_text("<b> [a](b:c) \u202e www.a.b")
+    ('2 CPU threads', '\\<b\\> \\[a\\](b\\:c) \\\\u202e www\\.a.b')
+    """
+    return _MARKUP.sub(r"\\\g<0>", one_line(text))
 
 
 def unquoted(cell: str) -> str:

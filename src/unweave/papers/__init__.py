@@ -6,7 +6,8 @@ file beside its module: see `unweave.studies.texts`.
 
 import re
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 from tempfile import TemporaryFile
@@ -15,6 +16,8 @@ from unweave.core.console import PlainConsole
 from unweave.core.files import make_folder
 from unweave.core.hints import nearest, not_a_file
 from unweave.core.lazy import public_names
+from unweave.core.memory import is_out_of_memory
+from unweave.core.text import error_line
 from unweave.data import Arrays, InMemory, from_array
 from unweave.data.dataset import DataNotFound
 from unweave.papers import esmaeili2019, kim2018, mathieu2018, mathieu2019, sikka2019
@@ -48,6 +51,10 @@ FIGURES: tuple[Reproduction, ...] = (
     *kim2018.FIGURES,
     *esmaeili2019.FIGURES,
 )
+
+
+# What a drawing raises if numbers in results have the right form, but not the right size.
+_UNFIT = (ArithmeticError, AttributeError, LookupError, RuntimeError, TypeError, ValueError)
 
 
 def chosen(paper: str, figures: Sequence[str] = ()) -> list[Reproduction]:
@@ -133,16 +140,34 @@ def reproduce(
                 workspace.say(f"no network of {name} is trained yet: nothing to draw")
                 continue
             try:
-                result = reproduction.make(*((workspace, results) if results else (workspace,)))
+                with _drawing(name, study.path(out) if study else None):
+                    result = reproduction.make(*((workspace, results) if results else (workspace,)))
+                    if results and result.networks is None:
+                        counts = len(results.networks), len(results.study.runs)
+                        result = replace(result, networks=counts)
+                    write_result(reproduction, result, workspace, Cost.now() - begun, out)
             except NotTrained as reason:
                 workspace.say(f"{name} is not drawn: {reason}")
                 continue
-        if results and result.networks is None:
-            result = replace(result, networks=(len(results.networks), len(results.study.runs)))
-        write_result(reproduction, result, workspace, Cost.now() - begun, out)
         write_pages([reproduction.paper], out, figures)
         claims += result.claims
     return claims
+
+
+@contextmanager
+def _drawing(name: str, path: Path | None) -> Iterator[None]:
+    """Name the file of results if a figure cannot be drawn from what it holds."""
+    try:
+        yield
+    except (NotTrained, DataNotFound, FloatingPointError):
+        raise
+    except _UNFIT as error:
+        if path is None or is_out_of_memory(error):
+            raise
+        raise ValueError(
+            f"{name} cannot be drawn from {path} ({type(error).__name__}: {error_line(error)}): "
+            "bring back the file from version control, or delete the lines that do not belong there"
+        ) from error
 
 
 def train_studies(figures: Sequence[Reproduction], workspace: Workspace, out: Path | str) -> None:

@@ -7,13 +7,15 @@ from __future__ import annotations
 
 import base64
 import io
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from PIL import Image
 
+from unweave.core.text import error_line
 from unweave.evaluation.model import FittedModel
 from unweave.report.pictures import tiled
 from unweave.studies.drawing import panels
@@ -21,6 +23,8 @@ from unweave.studies.drawing import panels
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
+
+_PIXELS = 2**24  # of a picture; those of the papers have a million
 
 
 def encode_png(rows: Sequence[NDArray[np.float32]], levels: int = 16) -> str:
@@ -42,9 +46,30 @@ def encode_png(rows: Sequence[NDArray[np.float32]], levels: int = 16) -> str:
     return base64.b64encode(content.getvalue()).decode()
 
 
+@contextmanager
+def _opened(text: str) -> Iterator[Image.Image]:
+    """Open a PNG in base64; raise a ValueError for anything else, or one of too many pixels."""
+    try:
+        content = io.BytesIO(base64.b64decode(text, validate=True))
+        with Image.open(content, formats=["PNG"]) as image:
+            if image.width * image.height > _PIXELS:
+                raise ValueError(f"it has {image.width} x {image.height} pixels")
+            yield image
+    except Exception as error:  # Pillow raises many kinds if an image is damaged
+        raise ValueError(
+            f"expected a PNG in base64 of at most {_PIXELS:,} pixels: {error_line(error)}"
+        ) from None
+
+
+def check_png(text: str) -> str:
+    """Return a PNG in base64; raise a ValueError if its header is of something else."""
+    with _opened(text):
+        return text
+
+
 def decode_png(text: str) -> NDArray[np.uint8]:
     """Return the pixels (H, W, 3) of a PNG in base64."""
-    with Image.open(io.BytesIO(base64.b64decode(text))) as image:
+    with _opened(text) as image:
         return np.asarray(image.convert("RGB"))
 
 

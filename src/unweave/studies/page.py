@@ -26,7 +26,7 @@ from typing_extensions import TypedDict
 
 from unweave.core.bibliography import entries, entry_field
 from unweave.core.files import make_folder, write_atomically, write_json
-from unweave.core.text import markdown_table
+from unweave.core.text import markdown_table, markdown_text
 from unweave.studies.drawing import save_figure
 from unweave.studies.inventory import Item, inventory, summary
 from unweave.studies.texts import SO_FAR, fill
@@ -434,19 +434,24 @@ def _provenance(facts: dict[str, Any]) -> str:
     """Say where and when the networks were trained and the figure was drawn, and by what."""
     training, count = facts["training"], facts["found"] + facts["trained"]
     parts = []
+    machines, versions, [here, by] = (
+        [markdown_text(each) for each in names]
+        for names in (training["machines"], training.get("versions", []),
+                      (facts["machine"], facts["version"]))
+    )  # fmt: skip
     if count:
         networks = f"network{'s' * (count != 1)}"
         stored = f"stored {networks}, trained" if facts["found"] == count else f"{networks} trained"
         parts.append(f"{count:,} {stored}")
-        if training["runs"] == count and training["machines"]:
-            parts[0] += f" in {training['seconds']:,} seconds on {_listed(training['machines'])}"
+        if training["runs"] == count and machines:
+            parts[0] += f" in {training['seconds']:,} seconds on {_listed(machines)}"
         if dates := training.get("dates"):
             parts[0] += f", {' to '.join(dict.fromkeys((dates[0], dates[-1])))}"
-        if versions := training.get("versions"):
+        if versions:
             parts[0] += f", by unweave {' and '.join(versions)}"
     seconds = f" in {facts['seconds']:,} seconds" if facts["seconds"] >= 10 else ""
     date = f" on {facts['date']}" if "date" in facts else ""
-    drawn = f"drawn{date}{seconds} on {facts['machine']} by unweave {facts['version']}"
+    drawn = f"drawn{date}{seconds} on {here} by unweave {by}"
     return "; ".join([*parts, drawn])
 
 

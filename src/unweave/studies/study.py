@@ -23,12 +23,13 @@ from unweave.core import spec
 from unweave.core.files import delete_unfinished, make_folder, write_atomically
 from unweave.evaluation.model import FittedModel
 from unweave.evaluation.monitor import Measure
+from unweave.studies.forms import Facts, StoredNetwork
 from unweave.studies.intervals import difference_of_means, mean_over_networks
 from unweave.studies.workspace import Measured, Numbers
 from unweave.training import Precision, Row
 from unweave.training.leases import own_leases
 from unweave.training.progress import failure_text
-from unweave.training.records import StoredNetwork, check_form, seal, unseal
+from unweave.training.records import check_form, seal, unseal
 from unweave.training.run import Run
 
 PICTURES = "pictures"
@@ -56,6 +57,7 @@ class Study:
     precision: Precision = "bf16"  # on a GPU
     lanes: int | None = None  # that train at once; by default one per core, on a GPU `gpu_lanes`
     gpu_lanes: int = 64
+    form: Any = Facts  # of what `describe` returns, pictures aside: of stored facts
 
     @cached_property
     def keys(self) -> dict[str, Run]:
@@ -258,12 +260,15 @@ class NotTrained(ValueError):
 
 def stored_results(study: Study, out: Path) -> Results:
     """Read the results of a study, without training."""
-    there = read_networks(study.path(out))
+    there = read_networks(study.path(out), study)
     return Results(study, [there[key] for key in study.keys if key in there])
 
 
-def read_networks(path: Path) -> dict[str, Network]:
-    """Read the networks of a file of results, by their keys; none if there is no file."""
+def read_networks(path: Path, study: Study | None = None) -> dict[str, Network]:
+    """Read the networks of a file of results, by their keys; none if there is no file.
+
+    The facts of networks of a study must have its form.
+    """
     if not path.exists():
         return {}
     found = {}
@@ -272,6 +277,10 @@ def read_networks(path: Path) -> dict[str, Network]:
             stored = unseal(_KIND, json.loads(line.decode())).content
             content: dict[str, Any] = {**check_form(StoredNetwork, stored)}
             network = Network(spec.from_json(Run, content.pop("run")), **content)
+            if network.failure and network.facts:
+                raise ValueError("its training failed, and yet it has facts")
+            if study and not network.failure and network.key in study.keys:
+                check_form(study.form, network.facts)
         except (ValueError, RecursionError) as error:
             raise ValueError(
                 f"{path}, line {number}, is not a network's result ({error}): bring back the file "
@@ -291,7 +300,7 @@ def add_networks(study: Study, path: Path, networks: Sequence[Network]) -> int:
     make_folder(path.parent)
     with own_leases().hold(path.parent, wait=math.inf):  # other machines may write there too
         delete_unfinished(path.parent, path.name)
-        here = read_networks(path)
+        here = read_networks(path, study)
         failed = {key for key, each in here.items() if each.failure}
         better = [each for each in networks if each.key not in failed or not each.failure]
         new = {each.key: each for each in better if each.key not in here.keys() - failed}
@@ -308,7 +317,7 @@ def add_networks(study: Study, path: Path, networks: Sequence[Network]) -> int:
 
 def merge(study: Study, path: Path, other: Path) -> int:
     """Add the networks of a study from another file of results, and return how many are new."""
-    there = read_networks(other)
+    there = read_networks(other, study)
     if not there.keys() & study.keys.keys():
         raise ValueError(
             f"{other} has {len(there)} networks and none of the study {study.name}: give the file "

@@ -136,16 +136,6 @@ class ScoreValues(TypedDict):
     scores: dict[str, ScoreValue]
 
 
-class StoredNetwork(TypedDict):
-    """A line of the results of a study: a run, and the measurements of its network."""
-
-    run: dict[str, Any]
-    curves: dict[str, list[Number | None]]
-    facts: dict[str, Any]
-    cost: dict[str, Any]
-    failure: Failure | None
-
-
 @with_config(ConfigDict(extra="allow"))
 class TensorFacts(TypedDict, total=False):
     """The facts of a file of tensors: its step, and for a checkpoint what its bits depend on."""

@@ -5,11 +5,12 @@ shows is that of its nearest neighbours in the dataset.
 """
 
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import NamedTuple, NotRequired
 
 import numpy as np
 import torch
 from numpy.typing import ArrayLike, NDArray
+from typing_extensions import TypedDict
 
 from unweave.core.noise import Noise
 from unweave.data import Dataset, FashionMNIST
@@ -20,9 +21,11 @@ from unweave.evaluation.monitor import Measure
 from unweave.papers.esmaeili2019.table2 import category_counts, category_information
 from unweave.presets import preset
 from unweave.presets.esmaeili2019 import UNSEEN
+from unweave.studies.forms import Picture, Traversals, Word
 from unweave.studies.images import encode_png
 from unweave.studies.study import PICTURES, Network, Results, Study, best_of_settings
 from unweave.studies.workspace import Numbers
+from unweave.training.records import Matrix, Number
 from unweave.training.run import Run
 
 _PRESETS = {
@@ -46,6 +49,45 @@ _ROWS, _PER_DIGIT, _PER_CLASS, _UNSEEN = 10_000, 20, 50, 400
 _NEIGHBOURS = 5
 _UNUSED = 0.1  # nats of KL below which a latent counts as unused
 _STEPS = SETTINGS["HFVAE"][0].steps
+
+
+class _Latent(TypedDict):
+    variable: int
+    correlation: Number
+
+
+class _Unseen(TypedDict):
+    bound: Number
+    original: Number
+    reconstructed: Number
+    beyond: Number
+    recognised: Number
+    distortion: Number
+    distortion_of_others: Number
+    ordered: Number
+    histograms: dict[Word, list[Number]]
+
+
+class _Pictures(Traversals):
+    classes: NotRequired[Picture]
+    thickness: NotRequired[Picture]
+    samples: NotRequired[Picture]
+    unseen: NotRequired[Picture]
+
+
+class _Facts(TypedDict):
+    """The form of the facts of a network; which ones it has depends on its data and latents."""
+
+    kl: list[Number]
+    order: list[int]
+    pictures: NotRequired[_Pictures]
+    category: NotRequired[Matrix]
+    follows: NotRequired[dict[Word, _Latent]]
+    recognised: NotRequired[Number]
+    kept: NotRequired[list[Number]]
+    thickened: NotRequired[list[Number]]
+    prior: NotRequired[Matrix]
+    unseen: NotRequired[dict[Word, _Unseen]]
 
 
 def describe(model: FittedModel) -> Numbers:
@@ -305,4 +347,5 @@ STUDY = Study(
     describe=describe,
     pictured=_pictured,
     precision="fp32",  # in bfloat16 some HFVAEs of table 2 diverge
+    form=_Facts,
 )

@@ -18,10 +18,12 @@ from unweave.papers.stand_in import (
     stand_in_text,
 )
 from unweave.presets import preset
+from unweave.studies.forms import Divergences, Word
 from unweave.studies.images import draw_pictures
 from unweave.studies.study import PICTURES, Results, Study
 from unweave.studies.texts import Texts
 from unweave.studies.workspace import Claim, Numbers, Reproduction, Result, Workspace
+from unweave.training.records import Number
 from unweave.training.run import Run
 
 METHODS = {"hfvae": "HFVAE", "beta-vae": "β-VAE"}
@@ -36,6 +38,12 @@ _TEXTS = Texts(__package__, "fig8")
 def setting_of(run: Run) -> str:
     """Return the method of a run."""
     return run.objective.kind
+
+
+class _Facts(Divergences):
+    """The form of the facts of a network."""
+
+    attributes: dict[Word, Number]
 
 
 def describe(model: FittedModel) -> Numbers:
@@ -69,8 +77,9 @@ def _runs() -> list[Run]:
 
 
 def _study(name: str, runs: Sequence[Run]) -> Study:
-    return Study("esmaeili2019", name, runs, describe, precision="fp32", pictured=first_pictured,
-                 measures=(Measure(every=runs[0].steps // 20, rows=2_048),))  # fmt: skip
+    measures = (Measure(every=runs[0].steps // 20, rows=2_048),)
+    return Study("esmaeili2019", name, runs, describe, measures, pictured=first_pictured,
+                 precision="fp32", form=_Facts)  # fmt: skip
 
 
 STUDY = _study("celeba", _runs())

@@ -5,12 +5,13 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple, NotRequired
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
+from typing_extensions import TypedDict
 
 from unweave.core.noise import Noise
 from unweave.core.optimisers import Adam
@@ -31,11 +32,13 @@ from unweave.studies.drawing import (
     panels,
     square_panel,
 )
+from unweave.studies.forms import Packed
 from unweave.studies.images import pack_array, unpack_array
 from unweave.studies.intervals import range_interval
 from unweave.studies.study import PICTURES, Network, Results, Study
 from unweave.studies.texts import Texts
 from unweave.studies.workspace import Claim, Measured, Numbers, Reproduction, Result, Workspace
+from unweave.training.records import Number
 from unweave.training.run import Run
 
 if TYPE_CHECKING:
@@ -96,8 +99,31 @@ def study() -> Study:
     """Return the study: networks with all four terms, and without one of them, of all seeds."""
     runs = [_run(weights, seed) for weights, seed in itertools.product(LEFT_OUT.values(), SEEDS)]
     return Study(
-        "esmaeili2019", "terms", runs, _describe, pictured=_shown, precision="fp32", lanes=400
+        "esmaeili2019",
+        "terms",
+        runs,
+        _describe,
+        pictured=_shown,
+        precision="fp32",
+        lanes=400,
+        form=_Facts,
     )
+
+
+class _Pictures(TypedDict):
+    encodings: Packed
+    draws: Packed
+
+
+class _Facts(TypedDict):
+    """The form of the facts of a network: `Terms`, and pictures of some."""
+
+    information: Number
+    mismatch: Number
+    likelihood: Number
+    reconstruction: Number
+    volume: Number
+    pictures: NotRequired[_Pictures]
 
 
 def _describe(model: FittedModel) -> Numbers:

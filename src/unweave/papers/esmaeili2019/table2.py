@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from itertools import combinations, permutations
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NotRequired
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -16,11 +16,13 @@ from unweave.evaluation.monitor import Measure
 from unweave.metrics import Table
 from unweave.presets import preset
 from unweave.studies.drawing import BLUE, INK, MUTED, ORANGE, panels
+from unweave.studies.forms import Divergences
 from unweave.studies.images import draw_png, encode_png
 from unweave.studies.intervals import mean_over_networks
 from unweave.studies.study import PICTURES, Group, Network, Reader, Results, Study, best_of_settings
 from unweave.studies.texts import Texts
 from unweave.studies.workspace import Claim, Numbers, Reproduction, Result, Workspace
+from unweave.training.records import Matrix
 from unweave.training.run import Run
 
 if TYPE_CHECKING:
@@ -52,6 +54,12 @@ _START = 4 * 91_237 + 5_000  # the observation that traversals start from
 _STEPS = SETTINGS[OURS][0].steps
 _TEXTS = Texts(__package__, "table2")
 _ORDERS = {1: "in the paper's order", 0: "equal in the paper", -1: "in the other order"}
+
+
+class _Facts(Divergences):
+    """The form of the facts of a network; some have a category."""
+
+    category: NotRequired[Matrix]
 
 
 def describe(model: FittedModel) -> Numbers:
@@ -116,6 +124,7 @@ STUDY = Study(
     describe=describe,
     pictured=best_of_settings(setting_of, f"metrics/{FACTOR}"),
     precision="fp32",  # in bfloat16 some networks diverge: see the text
+    form=_Facts,
 )
 
 

@@ -3,6 +3,8 @@
 The paper gives the weights of the HFVAE for dSprites and CelebA, not for MNIST and Fashion-MNIST.
 """
 
+from typing_extensions import TypedDict
+
 from unweave.evaluation.model import FittedModel
 from unweave.evaluation.monitor import Measure
 from unweave.papers.esmaeili2019 import digits
@@ -12,6 +14,7 @@ from unweave.studies.drawing import BLUE, MUTED, ORANGE, panels
 from unweave.studies.study import Results, Study, stored_results
 from unweave.studies.texts import Texts
 from unweave.studies.workspace import Numbers, Reproduction, Result, Workspace
+from unweave.training.records import Matrix, Number
 from unweave.training.run import Run
 
 PAPER = (1.0, 4.0, 3.0)  # alpha, beta and gamma of the other figures
@@ -24,6 +27,13 @@ def setting_of(run: Run) -> tuple[float, float, float]:
     """Return the weights alpha, beta and gamma of a run."""
     alpha, beta, gamma = (float(getattr(run.objective, name)) for name in _NAMES)
     return alpha, beta, gamma
+
+
+class _Facts(TypedDict):
+    """The form of the facts of a network."""
+
+    category: Matrix
+    kl: list[Number]
 
 
 def describe(model: FittedModel) -> Numbers:
@@ -51,6 +61,7 @@ STUDY = Study(
     measures=(Measure(every=_STEPS, rows=2_048),),
     describe=describe,
     precision="fp32",
+    form=_Facts,
 )
 
 

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Annotated, NamedTuple
 
 import numpy as np
 import torch
+from pydantic import Field
 from torch import Tensor
+from typing_extensions import TypedDict
 
 from unweave.aggregate import batch_total_correlation, exact, log_aggregate, total_correlation
 from unweave.core.noise import Noise
@@ -20,6 +22,7 @@ from unweave.studies.study import NotTrained, Results
 from unweave.studies.texts import Texts
 from unweave.studies.workspace import Claim, Measured, Numbers, Result, Workspace
 from unweave.theory import encodings_of
+from unweave.training.records import Matrix, Number
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -38,6 +41,16 @@ class Draws(NamedTuple):
     estimates: Values  # of the total correlation by each batch
     spreads: Values  # standard deviations of both log-densities over samples, (batches, 2)
     truth: Measured  # with all of q(z)
+
+
+class DrawsFacts(TypedDict):
+    """The form of what `draws_of` returns."""
+
+    joint: list[Number]
+    marginals: list[Number]
+    estimates: list[Number]
+    spreads: Matrix
+    truth: Annotated[list[Number], Field(min_length=3, max_length=3)]
 
 
 def fig18(workspace: Workspace, results: Results) -> Result:

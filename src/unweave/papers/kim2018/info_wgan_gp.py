@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NotRequired
 
 import numpy as np
+from typing_extensions import TypedDict
 
 from unweave.evaluation.model import FittedModel
 from unweave.evaluation.monitor import Measure
@@ -31,6 +32,7 @@ from unweave.papers.kim2018.methods import (
 )
 from unweave.papers.kim2018.shapes2d import START, STUDY as SHAPES2D
 from unweave.studies.drawing import BLUE, MUTED, draw_means, letter_panels, panels
+from unweave.studies.forms import TraversalsAndSamples, Word
 from unweave.studies.images import draw_pictures, encode_png
 from unweave.studies.intervals import mean_over_networks
 from unweave.studies.study import (
@@ -43,6 +45,7 @@ from unweave.studies.study import (
 )
 from unweave.studies.texts import Texts
 from unweave.studies.workspace import Claim, Numbers, Result, Workspace
+from unweave.training.records import Number
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -57,6 +60,15 @@ _ORDER = (0.2, 0.0, 1.0, 0.5, 0.1, 0.3, 0.4, 0.6, 0.7, 0.8, 0.9)  # the paper's 
 _SCORE = OURS.removeprefix("metrics/")
 _NOT_BETTER = 0.05  # of two mean scores
 texts_of = partial(Texts, __package__, "info_wgan_gp")  # of a figure of these studies
+
+
+class _Facts(TypedDict):
+    """The form of the facts of a network."""
+
+    factors: dict[Word, Number]
+    category: dict[Word, Number]
+    blank: Number
+    pictures: NotRequired[TraversalsAndSamples]
 
 
 def describe(model: FittedModel) -> Numbers:
@@ -79,7 +91,7 @@ def _study(name: str, weights: Sequence[float]) -> Study:
             for run in runs_of(f"shapes2d-{name}", METHODS[KIND].field, value)]  # fmt: skip
     return Study("kim2018", name, runs, describe,
                  measures=(Measure(every=10_000, rows=2_048), SCORES),
-                 pictured=best_of_settings(setting_of, OURS))  # fmt: skip
+                 pictured=best_of_settings(setting_of, OURS), form=_Facts)  # fmt: skip
 
 
 STUDY = _study(KIND, _ORDER)

@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, NotRequired
 
 import numpy as np
 from numpy.typing import ArrayLike
+from typing_extensions import TypedDict
 
 from unweave.evaluation.model import FittedModel
 from unweave.evaluation.monitor import Measure
@@ -26,11 +27,13 @@ from unweave.studies.drawing import (
     panels,
     shades,
 )
+from unweave.studies.forms import TraversalsAndSamples, Word
 from unweave.studies.images import draw_pictures, encode_png, traversals_png
 from unweave.studies.intervals import mean_over_networks, two_sigma_interval
 from unweave.studies.study import PICTURES, Group, Results
 from unweave.studies.texts import Texts
 from unweave.studies.workspace import Claim, Numbers, Result
+from unweave.training.records import Number
 from unweave.training.run import Run
 
 if TYPE_CHECKING:
@@ -126,6 +129,16 @@ def best_of_all(results: Results, kind: str) -> Group:
     groups = [each for (name, _), each in results.groups(setting_of).items() if name == kind]
     missing = sum(each.total - each.done for each in groups)
     return Group(best.networks, best.done + missing, best.failed)
+
+
+class VAEFacts(TypedDict):
+    """The form of what `describe_vae` returns."""
+
+    kl: list[Number]
+    factors: dict[Word, Number]
+    log_likelihood: Number
+    log_likelihood_error: Number
+    pictures: NotRequired[TraversalsAndSamples]
 
 
 def describe_vae(model: FittedModel, shown: ArrayLike, start: int) -> Numbers:

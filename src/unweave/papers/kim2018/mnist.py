@@ -7,10 +7,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NotRequired
 
 import numpy as np
 from numpy.typing import NDArray
+from typing_extensions import TypedDict
 
 from unweave.evaluation.model import Array, FittedModel
 from unweave.evaluation.monitor import Measure
@@ -18,10 +19,12 @@ from unweave.papers.esmaeili2019.digits import Digits, digits_of
 from unweave.papers.kim2018.methods import draw_lines, draw_losses
 from unweave.presets import preset
 from unweave.studies.drawing import panels
+from unweave.studies.forms import Picture, Traversals
 from unweave.studies.images import draw_pictures, encode_png
 from unweave.studies.study import PICTURES, Group, Results, Study
 from unweave.studies.texts import Texts
 from unweave.studies.workspace import Claim, Numbers, Result, Workspace
+from unweave.training.records import Number
 from unweave.training.run import Run
 
 if TYPE_CHECKING:
@@ -42,6 +45,19 @@ OFTEN = 0.1  # share of images
 TEN = 10  # digits
 _PER_DIGIT = 10
 _STARTS = 20  # codes that traversals start from, to count digits
+
+
+class _Pictures(Traversals):
+    noise: Picture
+
+
+class _Facts(TypedDict):
+    """The form of the facts of a network."""
+
+    continuous: Number
+    categories: Number
+    noise: Number
+    pictures: NotRequired[_Pictures]
 
 
 def describe(model: FittedModel) -> Numbers:
@@ -113,6 +129,7 @@ STUDY = Study(
     measures=(Measure(every=500, rows=2_048),),
     describe=describe,
     precision="fp32",
+    form=_Facts,
 )
 
 

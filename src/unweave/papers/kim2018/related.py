@@ -5,6 +5,7 @@ from functools import partial
 from unweave.papers.kim2018.methods import (
     MEASURES,
     OURS,
+    VAEFacts,
     below_claim,
     best_of_all,
     describe_vae,
@@ -43,6 +44,7 @@ STUDY = Study(
     measures=MEASURES,
     describe=partial(describe_vae, shown=SHOWN, start=START),
     pictured=best_of_settings(setting_of, OURS),
+    form=VAEFacts,
 )
 
 

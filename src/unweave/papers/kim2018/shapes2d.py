@@ -1,25 +1,29 @@
 """The study of [Kim2018] figures 4 to 7, 16 to 20, 37, 40: beta-VAE and FactorVAE on 2D Shapes."""
 
 from dataclasses import replace
+from typing import NotRequired
 
 import numpy as np
 
 from unweave.core.noise import Noise
 from unweave.evaluation.model import FittedModel
-from unweave.papers.kim2018.batches import FACT, draws_of
+from unweave.papers.kim2018.batches import FACT, DrawsFacts, draws_of
 from unweave.papers.kim2018.methods import (
     MEASURES,
     METHODS,
     OURS,
     ROWS,
     SEEDS,
+    VAEFacts,
     describe_vae,
     runs_of,
     setting_of,
 )
+from unweave.studies.forms import Packed
 from unweave.studies.images import pack_array
 from unweave.studies.study import Study, best_of_settings
 from unweave.studies.workspace import Numbers
+from unweave.training.records import Matrix
 
 CODES = "codes"  # the key of the codes in a network's facts
 EDGES = np.linspace(-4, 4, 41)  # of the histograms of q(z_j)
@@ -32,6 +36,14 @@ _ORDER = (
     ("factor-vae", 10), ("beta-vae", 6), ("factor-vae", 100), ("factor-vae", 20),
     ("factor-vae", 30),
 )  # fmt: skip
+
+
+class _Facts(VAEFacts):
+    """The form of the facts of a network; some have draws and codes."""
+
+    marginals: Matrix
+    draws: NotRequired[DrawsFacts]
+    codes: NotRequired[Packed]
 
 
 def describe(model: FittedModel) -> Numbers:
@@ -58,6 +70,7 @@ STUDY = Study(
     describe=describe,
     pictured=best_of_settings(setting_of, OURS),
     seconds={"beta-vae": 37.0, "factor-vae": 78.0},
+    form=_Facts,
 )
 
 # The two settings of the headline with the initial weights of TensorFlow; the paper names none.

@@ -13,6 +13,7 @@ from unweave.papers.kim2018.methods import (
     METHODS,
     OURS,
     PARTICLES,
+    VAEFacts,
     best_of_all,
     describe_vae,
     draw_samples,
@@ -58,6 +59,7 @@ STUDY = Study(
     measures=MEASURES,
     describe=partial(describe_vae, shown=_SHOWN, start=_START),
     pictured=best_of_settings(setting_of, OURS),
+    form=VAEFacts,
 )
 
 

@@ -30,6 +30,7 @@ from unweave.papers.stand_in import (
 )
 from unweave.presets import preset
 from unweave.studies.drawing import letter_panels, panels
+from unweave.studies.forms import Divergences
 from unweave.studies.images import draw_pictures
 from unweave.studies.study import PICTURES, Group, Network, Results, Study
 from unweave.studies.texts import Texts
@@ -55,7 +56,7 @@ def _pictured(results: Results) -> list[Network]:
 
 def _study(name: str, runs: Sequence[Run], every: int) -> Study:
     return Study("kim2018", name, runs, describe, measures=(Measure(every=every, rows=2_048),),
-                 pictured=_pictured)  # fmt: skip
+                 pictured=_pictured, form=Divergences)  # fmt: skip
 
 
 def _runs(name: str) -> list[Run]:

@@ -6,6 +6,8 @@ import itertools
 from typing import TYPE_CHECKING
 
 import numpy as np
+from pydantic import PositiveInt
+from typing_extensions import TypedDict
 
 from unweave.core.optimisers import Adam
 from unweave.data import Shapes2D
@@ -31,6 +33,7 @@ from unweave.studies.texts import Texts
 from unweave.studies.workspace import Claim, Measured, Numbers, Result, Workspace
 from unweave.theory import Encodings, Estimates, encodings_of, expected_estimates, make_encodings
 from unweave.theory.bias import BatchEstimator, Quantity
+from unweave.training.records import Number
 from unweave.training.run import Run
 
 if TYPE_CHECKING:
@@ -99,7 +102,32 @@ def study() -> Study:
         )
         for beta in BETAS
     ]
-    return Study("mathieu2019", "sprites", runs, _describe, precision="fp32")
+    return Study("mathieu2019", "sprites", runs, _describe, precision="fp32", form=_Facts)
+
+
+class _Quantities(TypedDict):
+    entropy: Number
+    kl: Number
+    total_correlation: Number
+
+
+class _ByBatch(TypedDict):
+    entropy: list[Number]
+    kl: list[Number]
+    total_correlation: list[Number]
+
+
+class _Facts(TypedDict):
+    """The form of the facts of a network: its stratified estimates."""
+
+    observations: PositiveInt
+    batch_sizes: list[PositiveInt]
+    exact: _Quantities
+    exact_error: _Quantities
+    bias: _ByBatch
+    error: _ByBatch
+    alone: _ByBatch
+    alone_error: _ByBatch
 
 
 def _describe(model: FittedModel) -> Numbers:

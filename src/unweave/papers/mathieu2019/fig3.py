@@ -9,10 +9,11 @@ from __future__ import annotations
 import dataclasses
 import math
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, NotRequired
 
 import numpy as np
 import torch
+from typing_extensions import TypedDict
 
 from unweave.aggregate import log_aggregate
 from unweave.data import Pinwheel
@@ -41,10 +42,12 @@ from unweave.studies.drawing import (
     panels,
     square_panel,
 )
+from unweave.studies.forms import Packed
 from unweave.studies.images import pack_array, unpack_array
 from unweave.studies.study import PICTURES, Network, Results, Study
 from unweave.studies.texts import Texts
 from unweave.studies.workspace import Claim, Numbers, Result, Workspace
+from unweave.training.records import Number
 from unweave.training.run import Run
 
 if TYPE_CHECKING:
@@ -200,6 +203,7 @@ def study() -> Study:
         pictured=_pictured,
         precision="fp32",
         lanes=400,
+        form=_Facts,
     )
 
 
@@ -218,6 +222,18 @@ def _pictured(results: Results) -> list[Network]:
 def _rows(results: Results) -> dict[str, Row]:
     found = {network.key: network for network in results.all_networks}
     return {name: part.row(found) for name, part in _parts().items()}
+
+
+class _Facts(TypedDict):
+    """The form of the facts of a network."""
+
+    neighbours: Number
+    variance: Number
+    information: Number
+    inclusive: Number
+    exclusive: Number
+    modes: Number
+    pictures: NotRequired[Packed]
 
 
 def _describe(model: FittedModel) -> Numbers:

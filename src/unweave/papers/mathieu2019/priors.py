@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import torch
 from torch import Tensor
+from typing_extensions import TypedDict
 
 from unweave.core.noise import Noise
 from unweave.core.optimisers import Adam
@@ -40,11 +41,13 @@ from unweave.studies.drawing import (
     panels,
     square_panel,
 )
+from unweave.studies.forms import Word
 from unweave.studies.intervals import mean_over_networks, two_sigma_interval
 from unweave.studies.study import Results, Study
 from unweave.studies.texts import Texts
 from unweave.studies.workspace import Claim, Measured, Numbers, Result, Workspace
 from unweave.theory import BeforeAfter, theorem_2
+from unweave.training.records import Number
 from unweave.training.run import Run
 
 if TYPE_CHECKING:
@@ -139,7 +142,15 @@ def kl_from_normal(df: float) -> float:
 def study() -> Study:
     """Return the study: VAEs on the pinwheel with every prior, whose codes are rotated."""
     runs = [_run(prior, seed) for prior in PRIORS.values() for seed in SEEDS]
-    return Study("mathieu2019", "rotations", runs, _describe, precision="fp32", lanes=400)
+    return Study("mathieu2019", "rotations", runs, _describe, precision="fp32", lanes=400,
+                 form=_Facts)  # fmt: skip
+
+
+class _Facts(TypedDict):
+    """The form of the facts of a network."""
+
+    change: Number
+    moved: list[Word]
 
 
 def _describe(model: FittedModel) -> Numbers:

@@ -37,11 +37,13 @@ from unweave.studies.drawing import (
     panels,
     shades,
 )
+from unweave.studies.forms import Divergences, Word
 from unweave.studies.images import draw_pictures, traversals_png
 from unweave.studies.intervals import RESAMPLES, difference_of_means, resampled_interval
 from unweave.studies.study import PICTURES, Group, Network, Reader, Results, Study, best_of_settings
 from unweave.studies.texts import Texts
 from unweave.studies.workspace import Claim, Measured, Numbers, Result, Workspace
+from unweave.training.records import Number
 from unweave.training.run import Run
 
 if TYPE_CHECKING:
@@ -127,6 +129,14 @@ SCORES: dict[str, Callable[[Network], float]] = {
 }
 
 
+class _Facts(Divergences):
+    """The form of the facts of a network."""
+
+    prior_scales: list[Number]
+    mapped_scores: dict[Word, Number]
+    factors: dict[Word, Number]
+
+
 def describe(model: FittedModel) -> Numbers:
     """Return what figures show of a trained network, beside its curves."""
     table = model.table(ROWS, codes="prior-cdf")
@@ -155,6 +165,7 @@ STUDY = Study(
     ),
     describe=describe,
     pictured=best_of_settings(setting_of, released_score, among=SHOWN),
+    form=_Facts,
 )
 
 

@@ -9,9 +9,10 @@ all.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NotRequired
 
 import numpy as np
+from typing_extensions import TypedDict
 
 from unweave.evaluation.model import FittedModel
 from unweave.evaluation.monitor import Measure
@@ -20,11 +21,13 @@ from unweave.metrics import Table
 from unweave.papers.stand_in import is_stand_in, stand_in_text
 from unweave.presets import preset
 from unweave.studies.drawing import BLUE, MUTED, ORANGE, draw_means, letter_panels, panels
+from unweave.studies.forms import Traversals
 from unweave.studies.images import draw_pictures, traversals_png
 from unweave.studies.intervals import mean_over_networks
 from unweave.studies.study import PICTURES, Group, Network, Results, Study
 from unweave.studies.texts import Texts
 from unweave.studies.workspace import Claim, Numbers, Result, Workspace
+from unweave.training.records import Matrix, Number
 from unweave.training.run import Run
 
 if TYPE_CHECKING:
@@ -74,6 +77,17 @@ def setting_of(run: Run) -> Setting:
     return run.latent.spike_weight, float(run.weights["alpha"])
 
 
+class _Pictures(Traversals):
+    magnitudes: Matrix
+
+
+class _Facts(TypedDict):
+    """The form of the facts of a network."""
+
+    kl: list[Number]
+    pictures: NotRequired[_Pictures]
+
+
 def describe(model: FittedModel) -> Numbers:
     """Return what figures show of a trained network, beside its curves."""
     table = model.table(ROWS)
@@ -116,7 +130,7 @@ def _study(name: str) -> Study:
         Measure(every=every, rows=ROWS),
         Measure(every=runs[0].steps // 4, metrics=(*_HOYER, "active_units/kl")),
     )
-    return Study("mathieu2019", name, runs, describe, measures, pictured=_pictured)
+    return Study("mathieu2019", name, runs, describe, measures, pictured=_pictured, form=_Facts)
 
 
 STUDY, CELEBA = _study("fashion-mnist"), _study("celeba")

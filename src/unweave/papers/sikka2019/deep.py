@@ -6,11 +6,13 @@ import itertools
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, NotRequired
 
 import numpy as np
 import torch
+from pydantic import PositiveInt
 from torch import Tensor
+from typing_extensions import TypedDict
 
 from unweave.core.noise import Noise
 from unweave.data import Dataset, Mixing, MovingDigit
@@ -20,11 +22,13 @@ from unweave.objectives import BetaVAE, Nets
 from unweave.objectives.importance import particle_bound
 from unweave.presets.sikka2019 import BATCH, deep
 from unweave.studies.drawing import BLUE, INK, MUTED, PURPLE, SKY, Values
+from unweave.studies.forms import Packed
 from unweave.studies.intervals import RESAMPLES, resampled_interval, two_sigma_interval
 from unweave.studies.study import Network, NotTrained, Results, Study
 from unweave.studies.texts import Texts
 from unweave.studies.workspace import Claim, Measured, Numbers
 from unweave.theory import match_latents
+from unweave.training.records import Number
 from unweave.training.run import Run
 
 if TYPE_CHECKING:
@@ -93,6 +97,25 @@ def inference_errors(mean: Values, variance: Values, truth: Truth) -> Errors:
     return Errors(*(float(each + rest) for each in (matched, as_is, average)))
 
 
+class Terms(TypedDict):
+    """The form of what `terms_of` returns, as far as figures use it."""
+
+    elbo: Number
+    tie: Number
+    reconstruction: Number
+    rate: Number
+    mie: Number
+    printed: Number
+
+
+class SeenAndFresh(Terms):
+    """The form of the facts of a network: those of `seen_and_fresh`, and a picture."""
+
+    fresh: Terms
+    samples: PositiveInt
+    pictures: NotRequired[Packed]
+
+
 @dataclass(frozen=True)
 class Sweep:
     """Networks of appendix C on data, for weights and seeds."""
@@ -133,10 +156,11 @@ class Sweep:
         name: str,
         describe: Callable[[FittedModel], Numbers],
         pictured: Callable[[Results], Sequence[Network]],
+        form: type[SeenAndFresh],
     ) -> Study:
         """Return the study of these networks."""
         return Study("sikka2019", name, self.runs, describe, pictured=pictured, precision="fp32",
-                     gpu_lanes=400)  # fmt: skip
+                     gpu_lanes=400, form=form)  # fmt: skip
 
     def trained(self, results: Results) -> list[Network]:
         """Return the networks of seeds that are trained for every weight, weight by weight."""

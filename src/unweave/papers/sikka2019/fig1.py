@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import torch
 from torch import Tensor
+from typing_extensions import TypedDict
 
 from unweave.core.optimisers import Adam
 from unweave.data import Mixing
@@ -26,6 +27,7 @@ from unweave.studies.texts import Texts
 from unweave.studies.workspace import Claim, Measured, Numbers, Result, Workspace
 from unweave.theory import Optimum, Solution, solve
 from unweave.theory.identities import double
+from unweave.training.records import Number
 from unweave.training.run import Run
 
 if TYPE_CHECKING:
@@ -63,6 +65,27 @@ def fig1(workspace: Workspace, results: Results) -> Result:
     )  # fmt: skip
 
 
+class _Terms(TypedDict):
+    """The form of what `terms_of` returns."""
+
+    elbo: Number
+    mie: Number
+    tie_aligned: Number
+    reconstruction: Number
+    rate: Number
+    objective: Number
+    below: Number
+    apart: Number
+    norm: Number
+
+
+class _Facts(TypedDict):
+    """The form of the facts of a network."""
+
+    trained: _Terms
+    descended: _Terms
+
+
 def study() -> Study:
     """Return the study: linear networks of all weights and seeds, after training and descent."""
     matrix = tuple(map(tuple, MIXING.tolist()))
@@ -81,7 +104,8 @@ def study() -> Study:
         )
         for beta, seed in itertools.product(TRAINED, SEEDS)
     ]
-    return Study("sikka2019", "linear", runs, _describe, precision="fp32", lanes=400)
+    return Study("sikka2019", "linear", runs, _describe, precision="fp32", lanes=400,
+                 form=_Facts)  # fmt: skip
 
 
 def _describe(model: FittedModel) -> Numbers:

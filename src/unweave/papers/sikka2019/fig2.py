@@ -50,7 +50,7 @@ def fig2(workspace: Workspace, results: Results) -> Result:
 
 def study() -> Study:
     """Return the study of the figure."""
-    return SWEEP.study("mixed-digits", _describe, _pictured)
+    return SWEEP.study("mixed-digits", _describe, _pictured, deep.SeenAndFresh)
 
 
 def _describe(model: FittedModel) -> Numbers:

@@ -23,6 +23,7 @@ from unweave.studies.intervals import mean_over_networks, range_interval
 from unweave.studies.study import PICTURES, Network, Results, Study
 from unweave.studies.texts import Texts
 from unweave.studies.workspace import Claim, Measured, Numbers, Result, Workspace
+from unweave.training.records import Matrix, Number
 from unweave.training.run import Run
 
 if TYPE_CHECKING:
@@ -60,9 +61,16 @@ def fig3(workspace: Workspace, results: Results) -> Result:
     )
 
 
+class _Facts(deep.SeenAndFresh):
+    """The form of the facts of a network."""
+
+    squared_error: Number
+    motions: Matrix
+
+
 def study() -> Study:
     """Return the study of the figure."""
-    return SWEEP.study("moving-digit", _describe, _pictured)
+    return SWEEP.study("moving-digit", _describe, _pictured, _Facts)
 
 
 def numbers_of(results: Results) -> Numbers:

@@ -8,6 +8,7 @@ which can be computed for each network: `Errors.shuffled`.
 from typing import NamedTuple
 
 import numpy as np
+from typing_extensions import TypedDict
 
 from unweave.data import Mixing, MovingDigit
 from unweave.evaluation.model import FittedModel
@@ -17,6 +18,7 @@ from unweave.studies.drawing import BLUE, INK, ORANGE, Values, panels
 from unweave.studies.study import NotTrained, Results, Study, stored_results
 from unweave.studies.texts import Texts
 from unweave.studies.workspace import Claim, Numbers, Result, Workspace
+from unweave.training.records import Number
 
 # A seed that figures 2 and 3 do not have.
 SWEEPS = {
@@ -27,6 +29,16 @@ SWEEPS = {
 }  # fmt: skip
 NEAR = 0.01  # nats below the limit, by which networks without information may miss it
 _TEXTS = Texts(__package__, "orders")
+
+
+class _Facts(TypedDict):
+    """The form of the facts of a network."""
+
+    shuffled: Number
+    printed: Number
+    tie: Number
+    rate: Number
+    limit: Number
 
 
 def describe(model: FittedModel) -> Numbers:
@@ -41,7 +53,7 @@ def describe(model: FittedModel) -> Numbers:
 
 
 STUDY = Study("sikka2019", "orders", [run for sweep in SWEEPS.values() for run in sweep.runs],
-              describe, precision="fp32")  # fmt: skip
+              describe, precision="fp32", form=_Facts)  # fmt: skip
 
 
 class Averages(NamedTuple):
