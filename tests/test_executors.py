@@ -37,8 +37,10 @@ from unweave.executors.slurm import ArrayJobs
 from unweave.executors.worker import Ended, request, work
 from unweave.training import Silent, TrainingInterrupted, train
 from unweave.training.interrupt import Interrupt
+from unweave.training.leases import own_leases
 from unweave.training.own_data import Datasets
 from unweave.training.progress import ConsoleProgress
+from unweave.training.status import read_status
 from unweave.training.store import Store
 
 
@@ -190,6 +192,20 @@ def impatient(monkeypatch):
     """Look again at once, and do not wait for files."""
     monkeypatch.setattr("unweave.executors.driver._LOOK_AGAIN", 0.0)
     monkeypatch.setattr(files_module, "SHOWN_AFTER", 0.0)
+
+
+def test_a_driver_says_how_many_runs_it_has_submitted(tmp_path):
+    """Its record is written again every few seconds, here at once."""
+    seen = []
+
+    def look(text):
+        own_leases()._workers[str(tmp_path)][0].beat()
+        seen.extend(worker.submitted for worker in read_status(tmp_path).workers)
+        return Ended.read(work(text))
+
+    train_on(Fake([None, look], lanes=1), tmp_path, [small_run(steps=2, seed=n) for n in range(4)])
+    assert seen == [3]
+    assert not read_status(tmp_path).workers
 
 
 def test_results_that_do_not_appear_are_an_error(tmp_path, impatient):

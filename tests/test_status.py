@@ -86,6 +86,15 @@ def test_speed_and_time_left_follow_from_the_workers(store):
     assert (status.speed, status.networks_per_hour, status.seconds_left) == (4.0, 720.0, 4.0)
 
 
+def test_runs_that_wait_in_a_queue_are_counted(store, unweave):
+    """The status said that nothing was being trained, and no more."""
+    write_worker(store.root, ELSEWHERE, submitted=64)
+    _, out, _ = unweave("status", "--store", store.root)
+    assert "nothing is being trained, but 64 runs submitted to workers or a queue; 30 steps" in out
+    assert "64 submitted" in out
+    assert "idle" not in out
+
+
 def test_workers_that_are_gone_or_unreadable_are_left_out(store):
     me = this_process()
     write_worker(store.root, str(me), runs=[])

@@ -111,7 +111,7 @@ def _tables(status: StoreStatus) -> list[tuple[list[str], list[list[str]]]]:
             f"{each.heartbeat:.0f} s ago",
             f"{len(each.runs)}: {', '.join(each.runs[:3])}{', ...' * (len(each.runs) > 3)}"
             if each.runs
-            else "idle",
+            else f"{each.submitted:,} submitted" * bool(each.submitted) or "idle",
         ]
         for each in status.workers
     ]

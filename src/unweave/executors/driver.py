@@ -338,8 +338,16 @@ class RemoteExecutor(abc.ABC):
             _create_folders(tasks)
             if tasks:
                 _probe(pool, request(tasks[0], probe=True), stops)
-            with Watch([job.task for job in every], progress) as watch:
-                for task, ended in drive(pool, tasks, self.tries, watch.look, stops, leaves):
+            with (
+                Watch([job.task for job in every], progress) as watch,
+                own_leases().working(_root(first)) as record,
+            ):
+
+                def look(running: Sequence[Task], elsewhere: Sequence[Task]) -> None:
+                    watch.look(running, elsewhere)
+                    record.facts = {"submitted": sum(len(task.runs) for task in running)}
+
+                for task, ended in drive(pool, tasks, self.tries, look, stops, leaves):
                     watch.end(task)
                     digests, root = tuple(run.digest for run in task.runs), _root(task)
                     if ended.how == "failed":

@@ -29,7 +29,7 @@ _Count = Annotated[int, Field(ge=0, lt=2**63)]
 
 
 class WorkerRecord(TypedDict, total=False):
-    """The content of the record of a worker; fields after `time` are set while it trains."""
+    """The content of the record of a worker; `device` to `steps_per_second` while it trains."""
 
     host: Required[str]
     pid: Required[int]
@@ -40,6 +40,7 @@ class WorkerRecord(TypedDict, total=False):
     step: _Count
     steps: _Count
     steps_per_second: Annotated[FiniteFloat, Field(ge=0, lt=1e15)]
+    submitted: _Count  # runs that it has given to other workers, or to a queue
 
 
 class Worker:

@@ -35,6 +35,7 @@ class WorkerStatus:
     steps: int
     steps_per_second: float
     heartbeat: float  # seconds since the last one, by the clocks of its machine and of this one
+    submitted: int = 0  # runs that it has given to other workers, or to a queue
 
     @property
     def speed(self) -> float:
@@ -166,6 +167,7 @@ def _worker(root: Path, name: str) -> WorkerStatus | None:
         record.get("steps", 0),
         record.get("steps_per_second", 0.0),
         heartbeat,
+        record.get("submitted", 0),
     )
 
 
@@ -189,7 +191,9 @@ def status_lines(status: StoreStatus) -> Sequence[str]:
             f"{status.networks_per_hour:,.1f} runs/h, {duration(left)} left"
         )
     elif status.steps_left:
-        lines.append(f"nothing is being trained; {status.steps_left:,} steps are left")
+        count = sum(worker.submitted for worker in status.workers)
+        wait = f", but {count_noun(count, 'run')} submitted to workers or a queue" if count else ""
+        lines.append(f"nothing is being trained{wait}; {status.steps_left:,} steps are left")
     return lines
 
 
