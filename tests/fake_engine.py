@@ -12,7 +12,7 @@ from unweave.executors.worker import Ended, work
 class FakePool:
     """Does the oldest task at every wait; `script` replaces the next answers if it has any."""
 
-    slots, device, threads, memory = 2, "cpu", 1, None
+    slots, device, threads, memory, places = 2, "cpu", 1, None, None
 
     def __init__(self, script=()):
         self.script = iter(script)
@@ -22,7 +22,7 @@ class FakePool:
     def probe(self, text):
         return self.submit([text])
 
-    def submit(self, texts):
+    def submit(self, texts, avoid=frozenset()):
         keys = [next(self._keys) for _ in texts]
         self._waiting |= dict(zip(keys, texts, strict=True))
         self.submitted += [text for text in texts if '"probe": false' in text]

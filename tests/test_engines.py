@@ -144,8 +144,6 @@ def test_a_ray_cluster_that_cannot_be_reached_is_one_line(tmp_path, monkeypatch)
 
 
 def test_ray_without_what_a_task_needs_says_so(tmp_path):
-    with pytest.raises(ValueError, match="has 0 GPUs, and a task needs 1: use --on ray:gpus=0"):
-        train_on(uw.Ray(gpus=1), tmp_path)
     with pytest.raises(ValueError, match="no machine of the Ray cluster has 0 GPUs and 999 cores"):
         train_on(uw.Ray(cpus=999), tmp_path)
 

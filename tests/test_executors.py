@@ -30,15 +30,17 @@ from unweave.core import files as files_module
 from unweave.core.console import PlainConsole
 from unweave.core.files import Disk
 from unweave.evaluation.scoring import ScoringTask
-from unweave.evaluation.tasks import Job, Task
+from unweave.evaluation.tasks import Job, Task, TasksFailed
 from unweave.executors import executor_from, local
-from unweave.executors.driver import TasksFailed, _Attempt
+from unweave.executors.driver import _Attempt
 from unweave.executors.slurm import ArrayJobs
 from unweave.executors.worker import Ended, request, work
 from unweave.training import Silent, TrainingInterrupted, train
 from unweave.training.interrupt import Interrupt
+from unweave.training.leases import own_leases
 from unweave.training.own_data import Datasets
 from unweave.training.progress import ConsoleProgress
+from unweave.training.status import read_status
 from unweave.training.store import Store
 
 
@@ -157,6 +159,17 @@ def test_a_worker_that_always_dies_is_given_up_and_the_others_end(tmp_path):
     assert statuses == ["not started"] * 2 + ["finished"] * 4
 
 
+@pytest.mark.parametrize(
+    ("host", "text", "advised"),
+    [("a", "CUDA error: assert", False), ("a", "CUDA out of memory", True), ("", "", True)],
+)
+def test_fewer_lanes_are_advised_only_if_memory_may_have_run_out(tmp_path, host, text, advised):
+    on = Fake([Ended("died", text, host=host)] * 3)
+    with pytest.raises(TasksFailed) as error:
+        train_on(on, tmp_path, [small_run(steps=5)])
+    assert ("use fewer --lanes" in str(error.value)) == advised
+
+
 def test_a_worker_that_makes_progress_is_not_given_up(tmp_path, plain):
     """Four deaths in a row, each after one more step, and then the end."""
 
@@ -179,6 +192,20 @@ def impatient(monkeypatch):
     """Look again at once, and do not wait for files."""
     monkeypatch.setattr("unweave.executors.driver._LOOK_AGAIN", 0.0)
     monkeypatch.setattr(files_module, "SHOWN_AFTER", 0.0)
+
+
+def test_a_driver_says_how_many_runs_it_has_submitted(tmp_path):
+    """Its record is written again every few seconds, here at once."""
+    seen = []
+
+    def look(text):
+        own_leases()._workers[str(tmp_path)][0].beat()
+        seen.extend(worker.submitted for worker in read_status(tmp_path).workers)
+        return Ended.read(work(text))
+
+    train_on(Fake([None, look], lanes=1), tmp_path, [small_run(steps=2, seed=n) for n in range(4)])
+    assert seen == [3]
+    assert not read_status(tmp_path).workers
 
 
 def test_results_that_do_not_appear_are_an_error(tmp_path, impatient):
@@ -419,6 +446,12 @@ def test_one_device_is_this_process_and_two_gpus_are_two(monkeypatch):
     assert local._environment("cuda:1")["CUDA_VISIBLE_DEVICES"] == "7"
     monkeypatch.delenv("CUDA_VISIBLE_DEVICES")
     assert local._environment("cuda:1")["CUDA_VISIBLE_DEVICES"] == "1"
+
+
+def test_processes_on_one_gpu_share_its_memory(monkeypatch):
+    monkeypatch.setattr(local, "device_memory", lambda device: 80.0)
+    assert local.LocalPool(["cuda:0", "cuda:1"]).memory == 80
+    assert local.LocalPool(["cuda:0", "cuda:1", "cuda:0"]).memory == 40
 
 
 def test_fit_returns_models_from_other_processes(tmp_path):

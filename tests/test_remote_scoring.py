@@ -1,6 +1,7 @@
 """Scores that other processes compute: those of this one, and none is lost to a bad run."""
 
 import json
+import os
 
 import pytest
 
@@ -9,8 +10,10 @@ from datasets import CPU, SMALL, small_run
 from executor_laws import files
 from fake_engine import Fake
 from unweave.data import HeldOut, Selected
-from unweave.executors.worker import Ended, work
+from unweave.evaluation.scoring import ScoringTask
+from unweave.executors.worker import Ended, request, work
 from unweave.training import train
+from unweave.training.status import read_status, worker_log
 from unweave.training.store import Store
 
 
@@ -122,3 +125,22 @@ def test_codes_that_do_not_appear_are_a_problem_of_their_run(three, unweave, mon
     code, names, err = scored(unweave, monkeypatch, *given)
     assert (code, names) == (1, [])
     assert "its codes do not appear in" in err
+
+
+def test_workers_that_score_keep_a_log_and_a_record(three, monkeypatch):
+    """Nothing showed what they did, or why they died."""
+    seen, root = [], three[0].path.parent
+
+    def run(task):
+        print("computes")
+        seen.extend(worker.pid for worker in read_status(root).workers)
+        raise RuntimeError("CUDA error")
+
+    monkeypatch.setattr(ScoringTask, "run", run)
+    ended = Ended.read(work(request(ScoringTask((str(three[0].path),)))))
+    assert (ended.how, ended.text, seen) == ("died", "CUDA error", [os.getpid()])
+    log = worker_log(root, three[0].digest)
+    assert log.splitlines()[0].endswith(f"scoring: {three[0].digest}")
+    assert "computes" in log
+    assert "RuntimeError: CUDA error" in log
+    assert not read_status(root).workers

@@ -7,7 +7,6 @@ import signal
 import subprocess
 import sys
 import time
-from collections import Counter
 from contextlib import ExitStack, contextmanager
 
 import pytest
@@ -19,8 +18,10 @@ from fake_engine import Fake
 from unweave.core import files
 from unweave.core.files import Disk
 from unweave.core.processes import Process
+from unweave.evaluation.scoring import ScoringTask
 from unweave.evaluation.tasks import Job, Task, ThisProcess
 from unweave.executors import local
+from unweave.executors.driver import _score_parts
 from unweave.executors.slurm import Requeued
 from unweave.executors.worker import Ended, request, work
 from unweave.training import Silent, TrainingInterrupted, train
@@ -314,13 +315,13 @@ def test_a_worker_that_is_killed_while_it_replies_has_died(tmp_path, monkeypatch
     while key not in ended:
         ended |= pool.wait(1.0)
     pool.close()
-    assert ended == {key: Ended("died", "it printed last: no memory")}
+    assert ended == {key: Ended("died", "it printed last: no memory", place="0")}
 
 
 class FakeWorker:
     """A worker that answers at once; those at the first place die, or say that they have."""
 
-    silent = True
+    silent, lost = True, ()
 
     def __init__(self, device, place, replies):
         self.place, self.replies, self.open = place, replies, True
@@ -329,7 +330,9 @@ class FakeWorker:
     def send(self, text):
         assert self.open
         broken = self.place == 0
-        ended = Ended("died", "a CUDA error") if broken else Ended("done")
+        if broken:
+            self.lost.append(text)
+        ended = Ended("died", "a CUDA error") if broken else Ended("done", "{}")
         self.replies.put((self, "" if broken and self.silent else json.dumps(ended)))
         if broken and not self.silent:
             self.replies.put((self, ""))  # it ends later
@@ -346,21 +349,12 @@ def test_a_broken_device_does_not_take_all_tasks(monkeypatch, silent):
     """It would fail quickly, and so get one task after the other."""
     monkeypatch.setattr(local, "_Worker", FakeWorker)
     monkeypatch.setattr(FakeWorker, "silent", silent)
+    monkeypatch.setattr(FakeWorker, "lost", [])
     pool = local.LocalPool(["cpu", "cpu"])
-    waiting, running, done, died = [f"task {n}" for n in range(9)], {}, [], Counter()
-    while waiting or running:
-        ready = [waiting.pop(0) for _ in range(min(len(waiting), pool.window - len(running)))]
-        running |= dict(zip(pool.submit(ready), ready, strict=True))
-        for key, ended in pool.wait(0.0).items():
-            text = running.pop(key)
-            done += [text] if ended.how == "done" else []
-            if ended.how == "died":
-                died[text] += 1
-                waiting.append(text)
+    parts = [ScoringTask((f"folder {n}",)) for n in range(9)]
+    assert list(_score_parts(pool, parts, tries=3)) == [{}] * 9
     pool.close()
-    assert len(done) == 9
-    assert list(died.values()) == [1, 1, 1]
-    assert pool.window == 1
+    assert len(FakeWorker.lost) == len(set(FakeWorker.lost)) == 3
 
 
 def test_errors_of_a_machine_are_tried_again_and_those_of_a_task_are_not(tmp_path, monkeypatch):

@@ -11,7 +11,7 @@ from stopping import Stops
 from stored_files import write_worker
 from unweave.core.processes import this_process
 from unweave.training import TrainingInterrupted, train
-from unweave.training.heartbeats import FOLDER, log_path, record_path
+from unweave.training.heartbeats import FOLDER, log_header, log_path, record_path
 from unweave.training.leases import EXPIRY, Leases
 from unweave.training.status import read_status
 from unweave.training.store import Store
@@ -84,6 +84,15 @@ def test_speed_and_time_left_follow_from_the_workers(store):
     assert 0 <= worker.heartbeat < 5
     assert status.steps_left == 8 + 8  # both are at step 12
     assert (status.speed, status.networks_per_hour, status.seconds_left) == (4.0, 720.0, 4.0)
+
+
+def test_runs_that_wait_in_a_queue_are_counted(store, unweave):
+    """The status said that nothing was being trained, and no more."""
+    write_worker(store.root, ELSEWHERE, submitted=64)
+    _, out, _ = unweave("status", "--store", store.root)
+    assert "nothing is being trained, but 64 runs submitted to workers or a queue; 30 steps" in out
+    assert "64 submitted" in out
+    assert "idle" not in out
 
 
 def test_workers_that_are_gone_or_unreadable_are_left_out(store):
@@ -169,15 +178,27 @@ def test_it_repeats_until_all_runs_are_done(store, unweave, monkeypatch):
     assert "3 finished, 1 failed" in out
 
 
-def test_the_log_of_a_run_is_that_of_its_worker(store, unweave):
-    one, two = (folder.path.name for folder in folders(store)[:2])
+def test_the_log_of_a_run_has_what_all_workers_wrote_about_it(store, unweave):
+    """It used to be all that one of the workers wrote about any run, even before a retry."""
+    one, two, three = (folder.path.name for folder in folders(store)[:3])
     (store.root / FOLDER).mkdir(exist_ok=True)
-    log_path(store.root, ELSEWHERE).write_text(f"now {one}\x1b[31m\n")
+    first, second, third, fourth = (
+        log_header(what, runs).replace(log_header("", [])[:19], f"2026-11-19 10:0{minute}:00")
+        for minute, (what, runs) in enumerate(
+            [("cuda", [two]), ("cuda", [two, one]), ("cuda", [one]), ("scoring", [f"{one}0"])]
+        )
+    )
+    log_path(store.root, ELSEWHERE).write_text(f"{third}resumes\x1b[31m, says {two}\n{fourth}no\n")
+    lost = log_path(store.root, "another-12345678-18-99")
+    lost.write_text(f"{first}early\n{second}fails")
+    os.utime(lost, (2e9, 2e9))
     code, out, _ = unweave("status", one, "--store", store.root)
-    assert (code, out) == (0, f"now {one}\\x1b[31m\n")
-    code, _, err = unweave("status", two, "--store", store.root)
+    assert (code, out) == (0, f"{second}fails\n{third}resumes\\x1b[31m, says {two}\n")
+    code, out, _ = unweave("status", two, "--store", store.root)
+    assert (code, out) == (0, f"{first}early\n{second}fails\n")
+    code, _, err = unweave("status", three, "--store", store.root)
     assert code == 2
-    assert f"run {two} was not trained by a worker" in err
+    assert f"run {three} was not trained by a worker" in err
 
 
 def test_an_empty_store_says_so(tmp_path, unweave):

@@ -34,7 +34,7 @@ caption{{font-weight:600}}th{{font-weight:600}}table{{margin:1rem 0}}
 def status_command(
     name: Annotated[
         str | None,
-        typer.Argument(help="A run, to print the log of its worker (by default all runs)."),
+        typer.Argument(help="A run, to print what workers logged about it (by default all runs)."),
     ] = None,
     store: StoreOption = DEFAULT_STORE,
     json_output: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
@@ -53,7 +53,7 @@ def status_command(
     """Show the progress of runs: how many are done, speed, workers and failures.
 
     Everything is read from the store, so this works on any machine that can read it. If you name a
-    run, the command prints the log of the worker that `unweave train --on` started for it.
+    run, the command prints what the workers of `--on` logged about it.
 
     Examples:
 
@@ -112,7 +112,7 @@ def _tables(status: StoreStatus) -> list[tuple[list[str], list[list[str]]]]:
             f"{each.heartbeat:.0f} s ago",
             f"{len(each.runs)}: {', '.join(each.runs[:3])}{', ...' * (len(each.runs) > 3)}"
             if each.runs
-            else "idle",
+            else f"{each.submitted:,} submitted" * bool(each.submitted) or "idle",
         ]
         for each in status.workers
     ]
@@ -148,12 +148,12 @@ def _write_page(path: Path, status: StoreStatus, store: Path) -> None:
 
 
 def _print_log(name: str, store: Path) -> None:
-    """Print the log of the worker of a run."""
+    """Print what workers logged about a run."""
     from unweave.training.status import worker_log
     from unweave.training.store import Store
 
     run = Store(store).find(name).digest
-    if (log := worker_log(store, run)) is None:
+    if not (log := worker_log(store, run)):
         raise ValueError(
             f"run {run} was not trained by a worker, so it has no worker log: its progress was "
             "printed by the command that trained it; its terms are in log.jsonl in its folder"

@@ -30,7 +30,14 @@ from unweave.evaluation.collapse import collapse_warning
 from unweave.evaluation.model import FittedModel, as_data
 from unweave.evaluation.monitor import Measure, as_measures
 from unweave.evaluation.overfitting import overfit_warning
-from unweave.evaluation.tasks import Executor, Job, Task, ThisProcess, forget_failures
+from unweave.evaluation.tasks import (
+    Executor,
+    Job,
+    Task,
+    TasksFailed,
+    ThisProcess,
+    forget_failures,
+)
 from unweave.evaluation.unfinished import unfinished_note
 from unweave.evaluation.validation import final_loss
 from unweave.latents import Latent
@@ -251,19 +258,28 @@ def train_runs(
                 print_notes(console, _lines_before(job))
             yield job
 
+    def retried() -> Iterator[Job]:
+        forget_failures(again)
+        yield from again
+
     executor, progress = on or ThisProcess(), progress or Silent()
     by_digest: dict[str, Outcome] = {}
+    failed: list[TasksFailed] = []
     try:
-        for trained in executor.run(prepared(), progress):
-            by_digest |= {each.run.digest: each for each in trained.outcomes}
-        forget_failures(again)
-        for trained in executor.run(again, progress):
-            by_digest |= {each.run.digest: each for each in trained.outcomes}
+        for part in (prepared(), retried()):
+            try:
+                for trained in executor.run(part, progress):
+                    by_digest |= {each.run.digest: each for each in trained.outcomes}
+            except TasksFailed as error:
+                failed.append(error)
     except TrainingInterrupted as stopped:
         by_digest |= {each.run.digest: each for each in stopped.outcomes}
         resolved = [run.digest for job in jobs for run in job.task.runs]
         so_far = [by_digest[digest] for digest in resolved if digest in by_digest]
         raise TrainingInterrupted(so_far, stopped.terminated) from None
+    if failed:
+        failures = [failure for each in failed for failure in each.failures]
+        raise TasksFailed(failures, sum(each.tasks for each in failed))
     outcomes, warned = [], list[str]()
     for job in jobs:
         of_job = [by_digest[run.digest] for run in job.task.runs]

@@ -2,6 +2,7 @@
 
 import math
 import random
+import re
 import time
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
@@ -14,6 +15,7 @@ from pydantic import Field, NonNegativeInt
 
 from unweave.core import files, spec as specs
 from unweave.core.devices import machine
+from unweave.core.groups import grouped
 from unweave.core.hints import count_noun
 from unweave.core.outputs import RUN
 from unweave.core.parts import import_module, own_modules
@@ -40,6 +42,7 @@ from unweave.training.run import Run
 from unweave.training.store import RunFolder, Store
 
 _LOOK_AGAIN = 3.0  # seconds until runs that other processes train are looked at again
+_MOST_REASONS = 3  # that an error has, and hosts of each
 _BLINK = 0.1  # seconds until Ctrl-C is noticed
 
 
@@ -202,6 +205,41 @@ class Job:
         return Trained(outcomes, time.monotonic() - begun, steps, device.type, machine(device))
 
 
+class Failure(NamedTuple):
+    """A task that was given up."""
+
+    runs: tuple[str, ...]
+    text: str
+    host: str = ""  # where it was last, if that is known
+
+
+class TasksFailed(ValueError):
+    """Some tasks failed; all others are done and their results stored."""
+
+    def __init__(self, failures: Sequence[Failure], tasks: int) -> None:
+        self.failures, self.tasks = list(failures), tasks
+        # Reasons that differ only in numbers, such as that of a job, are one.
+        alike = grouped((re.sub(r"\d+", "", each.text), each) for each in failures).values()
+        groups = sorted(alike, key=lambda group: -len(group))
+        reasons = [_reason(group) for group in groups[:_MOST_REASONS]]
+        more = sum(map(len, groups[_MOST_REASONS:]))
+        reasons += [f"{count_noun(more, 'task')} for other reasons"] if more else []
+        super().__init__(
+            f"{len(failures)} of {count_noun(tasks, 'task')} failed, and everything else is "
+            f"trained and stored; {'; '.join(reasons)}; `unweave status` names all runs"
+        )
+
+
+def _reason(group: Sequence[Failure]) -> str:
+    """Describe failures of one reason."""
+    runs = [run for each in group for run in each.runs]
+    hosts = sorted({each.host for each in group if each.host})
+    names = ", ".join(hosts[:_MOST_REASONS]) + ", ..." * (len(hosts) > _MOST_REASONS)
+    many = f"{len(group)} tasks, with run {runs[0]}" if len(group) > 1 else f"run {runs[0]}"
+    more = f" and {len(runs) - 1:,} more" if len(runs) > 1 else ""
+    return f"{many}{more}: {group[0].text}{f' (on {names})' if names else ''}"
+
+
 class Executor(Protocol):
     """Trains jobs: in this process, in others, or on other machines."""
 
@@ -213,7 +251,8 @@ class Executor(Protocol):
     ) -> Iterator[Trained]:
         """Train jobs until the deadline, and yield outcomes as runs end.
 
-        Ctrl-C and SIGTERM save what was trained and raise `TrainingInterrupted`.
+        Ctrl-C and SIGTERM save what was trained and raise `TrainingInterrupted`. If tasks were
+        given up, `TasksFailed` is raised after the others have ended.
         """
 
 

@@ -9,24 +9,28 @@ import math
 import random
 import time
 from collections import deque
-from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence, Set
 from contextlib import AbstractContextManager, suppress
 from dataclasses import dataclass, field, replace
-from typing import Any, ClassVar, Literal, Protocol
+from pathlib import Path
+from typing import Any, ClassVar, Literal, NamedTuple, Protocol
 
 import torch
 
 from unweave.core import files
+from unweave.core.groups import grouped
 from unweave.core.hints import count_noun
 from unweave.core.outputs import RUN
 from unweave.core.parts import parts_of
 from unweave.data import InMemory
 from unweave.evaluation.scoring import ScoringTask, unscored
-from unweave.evaluation.tasks import Job, Task, Trained
+from unweave.evaluation.tasks import Failure, Job, Task, TasksFailed, Trained
 from unweave.executors.division import lanes_for, lanes_in_memory, longest_first
+from unweave.executors.places import Places
 from unweave.executors.watch import Watch
 from unweave.executors.worker import Ended, request
 from unweave.training import Outcome, Progress, TrainingInterrupted, pick_device
+from unweave.training.given_up import forget, give_up
 from unweave.training.interrupt import Interrupt
 from unweave.training.leases import FolderInUse, own_leases
 from unweave.training.store import RunFolder
@@ -37,10 +41,6 @@ _MOST_PAUSE = 60.0  # seconds before a task of other processes is submitted agai
 _SAVING = 120.0  # seconds that workers have to save what they train
 
 _DEVICES = ("auto", "cpu", "cuda")
-
-
-class TasksFailed(ValueError):
-    """Some tasks failed; all others are done and their results stored."""
 
 
 def import_engine(module: str, extra: str) -> Any:
@@ -69,8 +69,12 @@ class Pool(Protocol):
         Return a key for each; [] if probes would have to queue.
         """
 
-    def submit(self, texts: Sequence[str]) -> list[Hashable]:
-        """Submit requests to the workers; return a key for each."""
+    @property
+    def places(self) -> Set[str] | None:
+        """The places that can do a task now; None if they are not known."""
+
+    def submit(self, texts: Sequence[str], avoid: Set[str] = frozenset()) -> list[Hashable]:
+        """Submit requests to workers outside of some places; return a key for each."""
 
     def wait(self, seconds: float) -> dict[Hashable, Ended]:
         """Wait until attempts end, at most for some seconds; return those that have ended."""
@@ -86,6 +90,7 @@ class _Attempt:
     task: Task
     reached: int = 0  # steps of all runs that were stored when a worker died
     lost: int = 0  # submissions without progress whose worker died
+    lost_at: set[str] = field(default_factory=set)  # places of these workers
     seconds: float = 0.0  # of training, as reported by workers
     steps: int = 0  # taken in these seconds
     not_before: float = field(default=-math.inf)
@@ -127,10 +132,12 @@ class _Attempt:
         self.not_before = time.monotonic() + pause * (0.5 + random.random())
         self.returned += 1
 
-    def count_loss(self) -> None:
-        """Count a dead worker, unless its task made progress."""
+    def count_loss(self, place: str) -> None:
+        """Count a dead worker and its place, unless its task made progress."""
         reached = sum(self.task.read_steps())
-        self.lost = 1 if reached > self.reached else self.lost + 1
+        progress = reached > self.reached
+        self.lost = 1 if progress else self.lost + 1
+        self.lost_at = set() if progress else self.lost_at | ({place} if place else set())
         self.reached = reached
 
 
@@ -144,8 +151,9 @@ def drive(
 ) -> Iterator[tuple[Task, Ended]]:
     """Run tasks on the workers in order; yield each as it ends, done or failed.
 
-    A task whose worker died is submitted again, at most `tries` times without progress. A task that
-    another process trains waits until that one is done or gone.
+    A task whose worker died is submitted again, at most `tries` times without progress, and to
+    other places if there are any. A task that another process trains waits until that one is done
+    or gone.
 
     Args:
         pool: the workers.
@@ -157,18 +165,23 @@ def drive(
         leaves: whether to leave the workers running then, without this process.
     """
     waiting, running = [_Attempt(task) for task in tasks], dict[Hashable, _Attempt]()
+    places = Places(pool)
     try:
         while (waiting or running) and not stops():
             ready, done = _ready(waiting, pool.window - len(running))
             for attempt in done:
                 yield attempt.end(attempt.reported or Ended("done"))
-            keys = pool.submit([request(attempt.task) for attempt in ready]) if ready else []
-            running |= dict(zip(keys, ready, strict=True))
+            for avoid, group in grouped((places.to_avoid(a.lost_at), a) for a in ready).items():
+                keys = pool.submit([request(attempt.task) for attempt in group], avoid)
+                running |= dict(zip(keys, group, strict=True))
             waiting = [each for each in waiting if each not in ready and each not in done]
             for key, ended in pool.wait(_POLL).items():
                 attempt = running.pop(key)
                 attempt.add(ended)
-                if last := _judge(attempt, ended, tries):
+                last = _judge(attempt, ended, tries)
+                if ended.how == "done" or attempt.lost_at:  # not if it made progress
+                    places.record(ended, request(attempt.task))
+                if last:
                     yield attempt.end(last)
                 else:
                     waiting.append(attempt)
@@ -202,7 +215,7 @@ def _judge(attempt: _Attempt, ended: Ended, tries: int) -> Ended | None:
     if ended.how in ("busy", "stopped"):
         attempt.give_back()
         return None
-    attempt.count_loss()
+    attempt.count_loss(ended.place if ended.how == "died" else "")
     if ended.how == "done":
         attempt.reported, attempt.appears_by = ended, time.monotonic() + files.SHOWN_AFTER
         if attempt.lost <= tries:
@@ -214,7 +227,9 @@ def _judge(attempt: _Attempt, ended: Ended, tries: int) -> Ended | None:
     return Ended(
         "failed",
         f"its worker was lost {count_noun(attempt.lost, 'time')} without progress"
-        f"{f' ({ended.text})' if ended.text else ''}; if memory ran out, use fewer --lanes",
+        f"{f' ({ended.text})' if ended.text else ''}"
+        f"{'; if memory ran out, use fewer --lanes' if ended.may_lack_memory else ''}",
+        host=ended.host,
     )
 
 
@@ -226,6 +241,14 @@ def _stop(pool: Pool, running: int) -> None:
         running -= len(pool.wait(_POLL))
 
 
+class _Part(NamedTuple):
+    """Runs to score, how often they are submitted, and where they lost their worker."""
+
+    task: ScoringTask
+    tried: int = 1
+    lost_at: frozenset[str] = frozenset()
+
+
 def _score_parts(
     pool: Pool, parts: Iterable[ScoringTask], tries: int
 ) -> Iterator[dict[str, dict[str, Any]]]:
@@ -234,24 +257,28 @@ def _score_parts(
     A part whose worker died is scored again, a few times. If that does not help, each of its runs
     is scored alone, so that one bad run does not cost the scores of the others.
     """
-    waiting, running = deque((part, 1) for part in parts), dict[Hashable, tuple[ScoringTask, int]]()
+    waiting, running = deque(_Part(part) for part in parts), dict[Hashable, _Part]()
+    places = Places(pool)
     try:
         while waiting or running:
             count = min(len(waiting), pool.window - len(running))
             ready = [waiting.popleft() for _ in range(count)]
-            keys = pool.submit([request(part) for part, _ in ready]) if ready else []
-            running |= dict(zip(keys, ready, strict=True))
+            for avoid, group in grouped((places.to_avoid(p.lost_at), p) for p in ready).items():
+                keys = pool.submit([request(part.task) for part in group], avoid)
+                running |= dict(zip(keys, group, strict=True))
             for key, ended in pool.wait(_POLL).items():
-                part, tried = running.pop(key)
+                task, tried, lost_at = part = running.pop(key)
+                places.record(ended, request(task))
                 if ended.how == "done":
                     yield json.loads(ended.text)
                 elif ended.how != "failed" and tried < tries:
-                    waiting.append((part, tried + 1))
-                elif len(part.folders) > 1:
-                    waiting += [(replace(part, folders=(each,)), 1) for each in part.folders]
+                    lost_at |= {ended.place} if ended.place else set()
+                    waiting.append(part._replace(tried=tried + 1, lost_at=lost_at))
+                elif len(task.folders) > 1:
+                    waiting += [_Part(replace(task, folders=(each,))) for each in task.folders]
                 else:
-                    why = ended.text or "its worker died; if memory ran out, use fewer --rows"
-                    yield {part.folders[0]: unscored(why)}
+                    why = ended.reason or "its worker died; if memory ran out, use fewer --rows"
+                    yield {task.folders[0]: unscored(why)}
     finally:
         pool.stop()
 
@@ -296,7 +323,7 @@ class RemoteExecutor(abc.ABC):
             _check_sendable(job.task)
         if not every:
             return
-        failures: list[str] = []
+        failures: list[Failure] = []
         in_use: list[RunFolder] = []
         first = every[0].task
         if all(job.task.is_done for job in every):  # nothing is left to do, so no cluster is needed
@@ -311,12 +338,23 @@ class RemoteExecutor(abc.ABC):
             _create_folders(tasks)
             if tasks:
                 _probe(pool, request(tasks[0], probe=True), stops)
-            with Watch([job.task for job in every], progress) as watch:
-                for task, ended in drive(pool, tasks, self.tries, watch.look, stops, leaves):
+            with (
+                Watch([job.task for job in every], progress) as watch,
+                own_leases().working(_root(first)) as record,
+            ):
+
+                def look(running: Sequence[Task], elsewhere: Sequence[Task]) -> None:
+                    watch.look(running, elsewhere)
+                    record.facts = {"submitted": sum(len(task.runs) for task in running)}
+
+                for task, ended in drive(pool, tasks, self.tries, look, stops, leaves):
                     watch.end(task)
+                    digests, root = tuple(run.digest for run in task.runs), _root(task)
                     if ended.how == "failed":
-                        failures.append(f"{_names(task)}: {ended.text}")
+                        failures.append(Failure(digests, ended.text, ended.host))
+                        give_up(root, digests, ended.text, ended.host)
                     else:
+                        forget(root, digests)
                         facts = ended.seconds, ended.steps, task.device, ended.machine
                         yield Trained(_collect(task, in_use), *facts)
         _delete_leftovers(first, [] if interrupt.requested else in_use)
@@ -324,10 +362,7 @@ class RemoteExecutor(abc.ABC):
             stored = [outcome for job in every for outcome in job.task.read_outcomes()]
             raise TrainingInterrupted(stored, interrupt.terminated)
         if failures:
-            raise TasksFailed(
-                f"{len(failures)} of {count_noun(len(tasks), 'task')} failed, and everything else "
-                f"is trained and stored; {failures[0]}"
-            )
+            raise TasksFailed(failures, len(tasks))
 
     def score(self, task: ScoringTask) -> Iterator[dict[str, dict[str, Any]]]:
         """Score runs on the workers; yield the scores of each part."""
@@ -389,17 +424,17 @@ def _probe(pool: Pool, text: str, stops: Callable[[], bool]) -> None:
         for key, ended in pool.wait(_POLL).items():
             waiting.discard(key)
             if ended.how == "failed":
-                raise ValueError(ended.text)
+                raise ValueError(ended.reason)
             lost += [ended] if ended.how == "died" else []
     if lost and len(lost) == count:  # a machine that is gone does no harm if there are others
-        why = f" ({lost[0].text})" if lost[0].text else ""
+        why = f" ({lost[0].reason})" if lost[0].text else ""
         raise ValueError(f"a worker died before it got a task{why}")
 
 
-def _names(task: Task) -> str:
-    """Name the runs of a task in a few words."""
-    more = len(task.runs) - 1
-    return f"run {task.runs[0].digest}{f' and {more} beside it' if more else ''}"
+def _root(task: Task) -> Path:
+    """Return the folder of the store of a task that was checked to have one."""
+    assert task.run_store is not None
+    return task.run_store.root
 
 
 def _settled(job: Job, tasks: Sequence[Task], in_use: list[RunFolder]) -> list[Outcome]:
@@ -411,8 +446,7 @@ def _settled(job: Job, tasks: Sequence[Task], in_use: list[RunFolder]) -> list[O
 
 def _delete_leftovers(task: Task, in_use: Sequence[RunFolder]) -> None:
     """Delete what killed workers left: their records, and files in folders that were in use."""
-    if store := task.run_store:
-        own_leases().delete_dead_records(store.root)
+    own_leases().delete_dead_records(_root(task))
     for folder in in_use:
         folder.clean_up()
 

@@ -11,7 +11,7 @@ import subprocess
 import sys
 import tempfile
 import threading
-from collections.abc import Hashable, Iterable, Iterator, Sequence
+from collections.abc import Hashable, Iterable, Iterator, Sequence, Set
 from typing import Any, Literal
 
 import torch
@@ -26,7 +26,6 @@ from unweave.training import Progress, pick_device
 from unweave.training.memory import device_memory
 
 _TIDY = 10.0  # seconds that an idle worker has to end
-_MOST_DIED = 2  # different tasks in a row whose worker may die at a device
 _MOST_CHARACTERS = 2000  # of what a worker printed to stderr before it died
 
 
@@ -90,8 +89,7 @@ class Local(RemoteExecutor):
 class LocalPool:
     """Workers on this machine, one for each device; one that died is started again.
 
-    A device on which several tasks in a row died gets no further tasks, unless it is the last one:
-    it is probably broken, and all tasks would soon die there.
+    A place is the number of a device in the list.
     """
 
     def __init__(self, devices: Sequence[str]) -> None:
@@ -99,44 +97,50 @@ class LocalPool:
         self.slots = len(devices)
         self.device, self.threads = kinds[0].type, max(1, usable_cores() // len(devices))
         gpus = [device for device in kinds if device.type == "cuda"]
-        self.memory = min(map(device_memory, gpus), default=None)
+        shares = (device_memory(gpu) / gpus.count(gpu) for gpu in gpus)
+        self.memory = min(shares, default=None)
         self._devices = devices
         self._workers: dict[int, _Worker] = {}  # by place
         self._replies: queue.Queue[tuple[_Worker, str]] = queue.Queue()
         self._keys = itertools.count()
-        self._busy: dict[int, tuple[int, str]] = {}  # the attempt at each place
-        self._died: list[set[str]] = [set() for _ in devices]  # since one was done there
-
-    @property
-    def _usable(self) -> list[int]:
-        """The places that get tasks."""
-        most = max(_MOST_DIED, min(map(len, self._died)))
-        return [place for place, died in enumerate(self._died) if len(died) <= most]
+        self._busy: dict[int, int] = {}  # the attempt at each place
+        self._queue: list[tuple[int, str, Set[str]]] = []  # attempts that must avoid idle places
+        self._dropped: dict[Hashable, Ended] = {}  # attempts that `stop` found in the queue
+        self.places = frozenset(map(str, range(len(devices))))
 
     @property
     def window(self) -> int:
-        """One task at each place."""
-        return len({*self._usable, *self._busy})
+        """One task at each place, besides those that wait for another place than those idle."""
+        return len(self._devices) + len(self._queue)
 
     def probe(self, text: str) -> list[Hashable]:
         """Ask one worker: all are on this machine."""
         return self.submit([text])
 
-    def submit(self, texts: Sequence[str]) -> list[Hashable]:
-        """Give each text to an idle worker."""
-        return [self._begin(text) for text in texts]
+    def submit(self, texts: Sequence[str], avoid: Set[str] = frozenset()) -> list[Hashable]:
+        """Give each text to an idle worker, or to the next that is idle and not to be avoided."""
+        added = [(next(self._keys), text, avoid) for text in texts]
+        self._queue += added
+        self._begin()
+        return [key for key, *_ in added]
 
-    def _begin(self, text: str) -> int:
-        place = next(place for place in self._usable if place not in self._busy)
-        if place not in self._workers:
-            self._workers[place] = _Worker(self._devices[place], place, self._replies)
-        self._workers[place].send(text)
-        key = next(self._keys)
-        self._busy[place] = key, text
-        return key
+    def _begin(self) -> None:
+        """Give texts of the queue to idle workers."""
+        for each in list(self._queue):
+            key, text, avoid = each
+            idle = (place for place in range(len(self._devices)) if place not in self._busy)
+            if (place := next((p for p in idle if str(p) not in avoid), None)) is not None:
+                if place not in self._workers:
+                    self._workers[place] = _Worker(self._devices[place], place, self._replies)
+                self._workers[place].send(text)
+                self._busy[place] = key
+                self._queue.remove(each)
 
     def wait(self, seconds: float) -> dict[Hashable, Ended]:
         """Wait for a reply, or for a worker that died."""
+        if self._dropped:
+            dropped, self._dropped = self._dropped, {}
+            return dropped
         try:
             worker, reply = self._replies.get(timeout=seconds)
         except queue.Empty:
@@ -149,15 +153,14 @@ class LocalPool:
             self._workers.pop(place).close()
         if place not in self._busy:
             return {}
-        key, text = self._busy.pop(place)
-        if ended.how == "died":
-            self._died[place].add(text)
-        elif ended.how == "done":
-            self._died[place].clear()
-        return {key: ended}
+        key = self._busy.pop(place)
+        self._begin()
+        return {key: ended._replace(place=str(place))}
 
     def stop(self) -> None:
         """Ask busy workers to save and stop."""
+        self._dropped = {key: Ended("stopped") for key, *_ in self._queue}
+        self._queue.clear()
         for place in self._busy:
             self._workers[place].process.terminate()
 

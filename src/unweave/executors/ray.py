@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import contextlib
+import json
 import os
 import signal
 import socket
 import threading
 import time
-from collections.abc import Hashable, Iterator, Sequence
+import warnings
+from collections.abc import Hashable, Iterator, Sequence, Set
 from importlib import import_module
 from pathlib import Path
 from typing import Annotated, Any, Literal
@@ -38,7 +40,7 @@ class Ray(RemoteExecutor):
     address: str | None = None
     """Address of the cluster, "auto" for one that runs here; by default that or a new one."""
     gpus: _Share | None = None
-    """GPUs of a task; by default 1 if the cluster has any."""
+    """GPUs of a task, for which it waits if necessary; by default 1 if the cluster has any."""
     cpus: _Share = 1.0
     """CPU cores of a task."""
     lanes: Count | None = None
@@ -148,6 +150,12 @@ def _check_answers(address: str) -> None:
         raise ConnectionError("another service answers there")
 
 
+def _work(text: str) -> str:
+    """Do a task on a node, and name the node."""
+    node = import_module("ray").get_runtime_context().get_node_id()
+    return json.dumps(Ended.read(work(text))._replace(place=node))
+
+
 class RayTasks:
     """Tasks on a Ray cluster."""
 
@@ -159,33 +167,39 @@ class RayTasks:
         gpus = min(1.0, there) if settings.gpus is None else settings.gpus
         if device == "cuda" and not gpus:
             raise ValueError("--device cuda needs GPUs: use --on ray:gpus=1, or --device cpu")
-        if gpus > there:
-            raise ValueError(
-                f"the Ray cluster has {there:g} GPUs, and a task needs {gpus:g}: use --on "
-                "ray:gpus=0 to train on CPUs"
-            )
         cpus = settings.cpus
         self._needs = {"GPU": gpus, "CPU": cpus}
         if not self._room:
-            raise ValueError(
-                f"no machine of the Ray cluster has {gpus:g} GPUs and {cpus:g} cores: use fewer, "
-                "such as --on ray:gpus=1,cpus=1"
-            )
-        self.slots = self._room
+            lacking = f"no machine of the Ray cluster has {gpus:g} GPUs and {cpus:g} cores"
+            if settings.gpus is None:
+                raise ValueError(
+                    f"{lacking}: use fewer, such as --on ray:gpus=0,cpus=1; if machines join the "
+                    f"cluster when tasks wait, say so with --on ray:gpus={gpus:g}"
+                )
+            warnings.warn(f"{lacking}; tasks wait until one joins", stacklevel=2)
+        self.slots = max(1, self._room)
         self.device, self.threads = "cuda" if gpus else "cpu", max(1, int(cpus))
         # Retries are the driver's, which knows whether a task has made progress.
-        self._work = ray.remote(max_retries=0)(work)
+        self._work = ray.remote(max_retries=0)(_work)
         self._takes = {"num_gpus": gpus, "num_cpus": cpus}
         self._running: list[Any] = []
+        self._avoiding: dict[Any, Set[str]] = {}  # nodes that submitted tasks avoid
 
     @property
     def _room(self) -> int:
         """How many tasks can run at once on the machines now in the cluster."""
+        return sum(map(self._room_on, self._nodes))
+
+    def _room_on(self, node: Any) -> int:
         needs = [(name, need) for name, need in self._needs.items() if need]
-        return sum(
-            int(min((node["Resources"].get(name, 0.0) / need for name, need in needs), default=1))
-            for node in self._nodes
+        return int(
+            min((node["Resources"].get(name, 0.0) / need for name, need in needs), default=1)
         )
+
+    @property
+    def places(self) -> Set[str]:
+        """The IDs of nodes that can do a task."""
+        return {node["NodeID"] for node in self._nodes if self._room_on(node)}
 
     @property
     def _nodes(self) -> list[Any]:
@@ -206,21 +220,37 @@ class RayTasks:
                 self._running.append(free.remote(text))
         return list(self._running)
 
-    def submit(self, texts: Sequence[str]) -> list[Hashable]:
+    def submit(self, texts: Sequence[str], avoid: Set[str] = frozenset()) -> list[Hashable]:
         """Submit a Ray task for each text."""
-        refs = [self._work.options(**self._takes).remote(text) for text in texts]
+        options: dict[str, Any] = dict(self._takes)
+        if avoid:
+            on = import_module("ray.util.scheduling_strategies")
+            others = {"ray.io/node-id": on.NotIn(*sorted(avoid))}
+            options["scheduling_strategy"] = on.NodeLabelSchedulingStrategy(hard=others)
+        refs = [self._work.options(**options).remote(text) for text in texts]
         self._running += refs
+        self._avoiding |= dict.fromkeys(refs, avoid) if avoid else {}
         return refs
 
     def wait(self, seconds: float) -> dict[Hashable, Ended]:
         """Wait until tasks end."""
+        self._cancel_stranded()
         if not self._running:
             time.sleep(seconds)
             return {}
         every = {"num_returns": len(self._running), "fetch_local": False}
         self._ray.wait(self._running, timeout=seconds)  # for the first one
         done, self._running = self._ray.wait(self._running, timeout=0, **every)
+        for ref in done:
+            self._avoiding.pop(ref, None)
         return {ref: self._ended(ref) for ref in done}
+
+    def _cancel_stranded(self) -> None:
+        """Return tasks to the driver that avoid all nodes there are, since others have left."""
+        if self._avoiding and (there := self.places):
+            for ref, avoid in self._avoiding.items():
+                if not there - avoid:
+                    self._ray.cancel(ref, force=False, recursive=False)
 
     def _ended(self, ref: Any) -> Ended:
         errors = self._ray.exceptions
@@ -231,7 +261,9 @@ class RayTasks:
         except errors.RayTaskError as error:  # the worker has no unweave, say
             return Ended("failed", f"a worker cannot start: {error_line(error, -1)}")
         except errors.RayError as error:
-            return Ended("died", error_line(error))
+            nodes = (node["NodeID"] for node in self._ray.nodes())
+            place = next((node for node in nodes if node in str(error)), "")
+            return Ended("died", error_line(error), place=place)
 
     def stop(self) -> None:
         """Cancel the tasks, which save their runs first."""

@@ -7,7 +7,7 @@ import os
 import shutil
 import signal
 import time
-from collections.abc import Hashable, Iterator, Sequence
+from collections.abc import Hashable, Iterator, Sequence, Set
 from pathlib import Path
 from types import FrameType
 from typing import Any, ClassVar, Literal
@@ -102,6 +102,7 @@ class ArrayJobs:
     """Tasks as jobs of Slurm arrays."""
 
     memory: float | None = None
+    places: Set[str] | None = None  # the queue is Slurm's
 
     def __init__(self, executor: Any, settings: Slurm, device: str) -> None:
         if device == "cuda" and not settings.gpus:
@@ -112,18 +113,24 @@ class ArrayJobs:
         self.threads = settings.cpus
         self._jobs: dict[Hashable, Any] = {}
         self._stopped = False
+        self._excluded: Set[str] = frozenset()
 
     def probe(self, text: str) -> list[Hashable]:
         """Send no probe: it would wait in the queue, and each task checks the store itself."""
         return []
 
-    def submit(self, texts: Sequence[str]) -> list[Hashable]:
-        """Submit arrays of jobs, one job for each text."""
+    def submit(self, texts: Sequence[str], avoid: Set[str] = frozenset()) -> list[Hashable]:
+        """Submit arrays of jobs, one job for each text, to other hosts than those to avoid."""
+        if avoid != self._excluded:
+            self._executor.update_parameters(slurm_exclude=",".join(sorted(avoid)) or None)
+            self._excluded = avoid
         keys: list[Hashable] = []
         for at in range(0, len(texts), _ARRAY):
             try:
                 jobs = self._executor.map_array(Requeued(), texts[at : at + _ARRAY])
             except Exception as error:  # submitit raises errors of many kinds
+                if avoid:  # perhaps there are no others
+                    return keys + self.submit(texts[at:])
                 raise ValueError(f"Slurm rejected the jobs: {error_line(error, -1)}") from None
             self._jobs |= {job.job_id: job for job in jobs}  # `stop` has to know them already
             keys += [job.job_id for job in jobs]

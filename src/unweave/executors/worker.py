@@ -19,7 +19,7 @@ import sys
 import threading
 import time
 import traceback
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any, Literal, NamedTuple, TextIO, cast
 
@@ -28,6 +28,7 @@ import torch
 import unweave
 from unweave.core import files
 from unweave.core.console import PlainConsole
+from unweave.core.memory import is_out_of_memory
 from unweave.core.outputs import RUN
 from unweave.core.parallel import WorkerKilled, usable_cores, use_cores
 from unweave.core.parts import import_module, parts_of
@@ -37,7 +38,7 @@ from unweave.data import Arrays, Folder
 from unweave.evaluation.scoring import ScoringTask
 from unweave.evaluation.tasks import Job, Task, Trained
 from unweave.training import TrainingInterrupted, pick_device
-from unweave.training.heartbeats import BEAT, log_path
+from unweave.training.heartbeats import BEAT, log_header, log_path
 from unweave.training.interrupt import Interrupt
 from unweave.training.leases import FolderInUse, own_leases
 from unweave.training.own_data import Datasets
@@ -64,6 +65,18 @@ class Ended(NamedTuple):
     seconds: float = 0.0
     steps: int = 0  # of all runs together, in these seconds
     machine: str = ""  # hardware of the worker
+    host: str = ""  # name of the worker's machine, if it answered
+    place: str = ""  # the device, node or host where it was, as its pool names it, if known
+
+    @property
+    def may_lack_memory(self) -> bool:
+        """Whether its worker died without an answer, or with one that says so."""
+        return not self.host or is_out_of_memory(RuntimeError(self.text))
+
+    @property
+    def reason(self) -> str:
+        """The text, and on which machine."""
+        return f"{self.text} (on {self.host})" if self.host and self.text else self.text
 
     @classmethod
     def read(cls, reply: str) -> Ended:
@@ -81,11 +94,12 @@ def work(text: str) -> str:
     begun, content = time.monotonic(), json.loads(text)
     with _interruptible() if "scoring" in content else Interrupt(unattended=True):
         ended = _attempt(content)
-    return json.dumps(ended._replace(seconds=time.monotonic() - begun))
+    host = os.environ.get("SLURMD_NODENAME") or socket.gethostname()
+    seconds = time.monotonic() - begun
+    return json.dumps(ended._replace(seconds=seconds, host=host, place=host))
 
 
 def _attempt(content: dict[str, Any]) -> Ended:
-    host = socket.gethostname()
     try:
         _check_version(content["version"])
         patience = _QUICK if content["probe"] else files.SHOWN_AFTER
@@ -106,7 +120,7 @@ def _attempt(content: dict[str, Any]) -> Ended:
         # Perhaps an error of the machine: its memory, GPU or network. Another try may succeed.
         passing = isinstance(error, (OSError, RuntimeError, MemoryError, WorkerKilled, NotSeen))
         how: HowEnded = "died" if passing and not content["probe"] else "failed"
-        return Ended(how, f"{str(error) or type(error).__name__} (on {host})")
+        return Ended(how, str(error) or type(error).__name__)
 
 
 class NotSeen(ValueError):
@@ -150,7 +164,8 @@ def _score(content: dict[str, Any], patience: float) -> Ended:
     _find_folder(next(iter(task.paths)), patience)
     if content["probe"]:
         return Ended("done")
-    with _threads(task.threads):
+    root = next(iter(task.paths)).parent
+    with _threads(task.threads), _log(root, "scoring", (p.name for p in task.paths)):
         return Ended("done", json.dumps(task.run()))
 
 
@@ -170,16 +185,10 @@ def _threads(threads: int) -> Iterator[None]:
 def _train(task: Task) -> Trained:
     """Train a task, with a log in the store."""
     assert task.run_store is not None
-    with _threads(task.threads), _log(task.run_store.root) as log:
-        console = PlainConsole(file=log, width=_WIDTH)
-        console.print(f"{time.strftime('%Y-%m-%d %H:%M:%S')} {task.device}:", end=" ")
-        console.print(", ".join(run.digest for run in task.runs), soft_wrap=True)
-        try:
-            job = Job.prepare(task, _datasets(digest(task.runs[0].data), task.device))
-            return job.train(ConsoleProgress(console))
-        except Exception:
-            traceback.print_exc(file=log)
-            raise
+    digests, root = (run.digest for run in task.runs), task.run_store.root
+    with _threads(task.threads), _log(root, task.device, digests) as log:
+        job = Job.prepare(task, _datasets(digest(task.runs[0].data), task.device))
+        return job.train(ConsoleProgress(PlainConsole(file=log, width=_WIDTH)))
 
 
 class _Log(io.TextIOBase):
@@ -215,8 +224,8 @@ class _Log(io.TextIOBase):
 
 
 @contextlib.contextmanager
-def _log(store: Path) -> Iterator[TextIO]:
-    """Open the log of this worker, and redirect everything printed in the block to it."""
+def _log(store: Path, what: str, runs: Iterable[str]) -> Iterator[TextIO]:
+    """Begin a section about runs in the log of this worker, and redirect printed text to it."""
     path = log_path(store, str(this_process()))
     with (
         own_leases().working(store),  # its record keeps others from deleting the folder
@@ -224,7 +233,13 @@ def _log(store: Path) -> Iterator[TextIO]:
         contextlib.redirect_stdout(cast(TextIO, log)),
         contextlib.redirect_stderr(cast(TextIO, log)),
     ):
-        yield cast(TextIO, log)
+        text = cast(TextIO, log)
+        text.write(log_header(what, runs))
+        try:
+            yield text
+        except Exception:
+            traceback.print_exc(file=text)
+            raise
 
 
 @functools.lru_cache(maxsize=1)

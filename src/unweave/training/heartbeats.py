@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import json
+import re
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from contextlib import suppress
-from itertools import chain, repeat
+from itertools import chain, pairwise, repeat
 from pathlib import Path
 from typing import Annotated, Any, Required
 
@@ -21,12 +22,14 @@ from unweave.core.processes import Process
 FOLDER = ".workers"  # of a store
 BEAT = 10.0  # seconds between two heartbeats
 _TRIES = 100
+_header = re.compile(r"^\d{4}-\d\d-\d\d \d\d:\d\d:\d\d \w+: \w.*$", re.MULTILINE).finditer
+_words = re.compile(r"\w+").findall
 
 _Count = Annotated[int, Field(ge=0, lt=2**63)]
 
 
 class WorkerRecord(TypedDict, total=False):
-    """The content of the record of a worker; fields after `time` are set while it trains."""
+    """The content of the record of a worker; `device` to `steps_per_second` while it trains."""
 
     host: Required[str]
     pid: Required[int]
@@ -37,6 +40,7 @@ class WorkerRecord(TypedDict, total=False):
     step: _Count
     steps: _Count
     steps_per_second: Annotated[FiniteFloat, Field(ge=0, lt=1e15)]
+    submitted: _Count  # runs that it has given to other workers, or to a queue
 
 
 class Worker:
@@ -104,6 +108,22 @@ def record_path(root: Path, worker: str) -> Path:
 def log_path(root: Path, worker: str) -> Path:
     """Return the file of the log of a worker that an executor has started."""
     return root / FOLDER / f"{worker}.txt"
+
+
+def log_header(what: str, runs: Iterable[str]) -> str:
+    """Return the line with which a log's section about some runs begins.
+
+    >>> log_header("cuda", ["0123456789ab"])[19:].strip()
+    'cuda: 0123456789ab'
+    """
+    return f"{time.strftime('%Y-%m-%d %H:%M:%S')} {what}: {', '.join(runs)}\n"
+
+
+def log_sections(text: str, run: str) -> list[str]:
+    """Return the sections of a log that are about a run, each with its header."""
+    starts = [found.start() for found in _header(text)]
+    sections = (text[start:end] for start, end in pairwise([*starts, len(text)]))
+    return [f"{s.rstrip()}\n" for s in sections if run in _words(s.partition("\n")[0])]
 
 
 def read_record(root: Path, worker: str) -> WorkerRecord | None:

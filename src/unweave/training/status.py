@@ -13,10 +13,12 @@ from unweave.core import files
 from unweave.core.files import OddFile, error_text
 from unweave.core.hints import count_noun
 from unweave.core.processes import Process
-from unweave.training.heartbeats import FOLDER, log_path, read_record
+from unweave.training.given_up import GivenUp, given_up
+from unweave.training.heartbeats import FOLDER, log_path, log_sections, read_record
 from unweave.training.leases import own_leases
 from unweave.training.run_files import RunFiles, run_paths
 
+_TIME = 19  # characters of the time with which a section of a log begins
 STATES = ("finished", "failed", "running", "stopped", "not started", "damaged")
 
 
@@ -33,6 +35,7 @@ class WorkerStatus:
     steps: int
     steps_per_second: float
     heartbeat: float  # seconds since the last one, by the clocks of its machine and of this one
+    submitted: int = 0  # runs that it has given to other workers, or to a queue
 
     @property
     def speed(self) -> float:
@@ -48,7 +51,7 @@ class RunStatus:
     status: str
     step: int
     steps: int
-    reason: str = ""  # why it failed, or cannot be read
+    reason: str = ""  # why it failed, was given up, or cannot be read
 
 
 @dataclass(frozen=True)
@@ -102,8 +105,9 @@ def read_status(root: Path) -> StoreStatus:
     """Read the progress of the runs of a store; a damaged folder is described, not an error."""
     files.disk.pull(root)
     workers = _workers(root)
-    steps = _steps(workers)
-    return StoreStatus(tuple(_run(RunFiles(path), steps) for path in run_paths(root)), workers)
+    steps, lost = _steps(workers), given_up(root)
+    runs = (_run(RunFiles(path), steps, lost.get(path.name)) for path in run_paths(root))
+    return StoreStatus(tuple(runs), workers)
 
 
 def recorded_steps(roots: Iterable[Path]) -> dict[str, int]:
@@ -119,13 +123,17 @@ def _workers(root: Path) -> tuple[WorkerStatus, ...]:
     return tuple(filter(None, (_worker(root, name) for name in _names(root, ".json"))))
 
 
-def _run(folder: RunFiles, steps: Mapping[str, int]) -> RunStatus:
+def _run(folder: RunFiles, steps: Mapping[str, int], lost: GivenUp | None) -> RunStatus:
     name = folder.path.name
     try:
         total, status, failure = folder.settings["steps"], folder.status, folder.failure
         step = max(folder.reached(total), steps.get(name, 0))
     except (ValueError, OSError, RecursionError) as error:
         return RunStatus(name, "damaged", 0, 0, error_text(error))
+    if lost is not None and status in ("stopped", "not started"):
+        when = time.strftime("%Y-%m-%d %H:%M", time.localtime(lost["time"]))
+        place = f" on {lost['host']}" if lost["host"] else ""
+        return RunStatus(name, status, step, total, f"given up {when}{place}: {lost['text']}")
     if failure is None:
         return RunStatus(name, status, step, total)
     reason = f"{failure['term'].replace('_', ' ')} was not finite at step {failure['step']:,}"
@@ -159,17 +167,18 @@ def _worker(root: Path, name: str) -> WorkerStatus | None:
         record.get("steps", 0),
         record.get("steps_per_second", 0.0),
         heartbeat,
+        record.get("submitted", 0),
     )
 
 
-def worker_log(root: Path, run: str) -> str | None:
-    """Read the log of the worker that trains a run, or trained it last; None if there is none."""
+def worker_log(root: Path, run: str) -> str:
+    """Read what workers logged about a run, in order of time; "" if no worker has had it."""
+    sections: list[str] = []
     for name in _names(root, ".txt"):
         with suppress(OddFile):
             content = files.disk.read(log_path(root, name), math.inf) or b""
-            if run in (text := content.decode(errors="replace")):
-                return text
-    return None
+            sections += log_sections(content.decode(errors="replace"), run)
+    return "".join(sorted(sections, key=lambda each: each[:_TIME]))
 
 
 def status_lines(status: StoreStatus) -> Sequence[str]:
@@ -182,7 +191,9 @@ def status_lines(status: StoreStatus) -> Sequence[str]:
             f"{status.networks_per_hour:,.1f} runs/h, {duration(left)} left"
         )
     elif status.steps_left:
-        lines.append(f"nothing is being trained; {status.steps_left:,} steps are left")
+        count = sum(worker.submitted for worker in status.workers)
+        wait = f", but {count_noun(count, 'run')} submitted to workers or a queue" if count else ""
+        lines.append(f"nothing is being trained{wait}; {status.steps_left:,} steps are left")
     return lines
 
 
