@@ -3,17 +3,21 @@
 from __future__ import annotations
 
 import contextlib
+import logging
+import math
 import os
 import shutil
 import signal
+import subprocess
 import time
-from collections.abc import Hashable, Iterator, Sequence
+from collections.abc import Hashable, Iterable, Iterator, Sequence
 from pathlib import Path
 from types import FrameType
 from typing import Any, ClassVar, Literal
 
 from pydantic import NonNegativeInt
 
+from unweave.core import files
 from unweave.core.spec import Count, spec, tag
 from unweave.core.text import error_line
 from unweave.executors.driver import Pool, RemoteExecutor, import_engine
@@ -23,6 +27,9 @@ from unweave.training.interrupt import Interrupt
 
 _MANY = 10**9  # tasks that may wait: the queue is Slurm's
 _ARRAY = 1000  # jobs of an array, of which Slurm allows 1,000 unless it is set up otherwise
+_LOOK = 60.0  # seconds between two looks at the queue
+_LOOK_STOPPED = 2.0  # the same while jobs are cancelled
+_ANSWER = 30.0  # seconds that Slurm has to answer
 
 
 @spec
@@ -76,6 +83,7 @@ class Slurm(RemoteExecutor):
 
     def _executor(self, store: str) -> Any:
         submitit = import_engine("submitit", "slurm")
+        logging.getLogger("submitit").setLevel(logging.ERROR)  # our messages say what matters
         if self.folder is None and "://" in store:
             raise ValueError(
                 f"submitit keeps files in a folder that all machines share, and {store} is not "
@@ -110,8 +118,9 @@ class ArrayJobs:
         self.slots, self.window = settings.jobs, _MANY
         self.device = "cuda" if settings.gpus and device != "cpu" else "cpu"
         self.threads = settings.cpus
+        self._queue = _Queue() if settings.cluster == "slurm" else None
         self._jobs: dict[Hashable, Any] = {}
-        self._stopped = False
+        self._stopped = self._seen = False  # whether a job has left something in the folder
 
     def probe(self, text: str) -> list[Hashable]:
         """Send no probe: it would wait in the queue, and each task checks the store itself."""
@@ -130,24 +139,101 @@ class ArrayJobs:
         return keys
 
     def wait(self, seconds: float) -> dict[Hashable, Ended]:
-        """Return the jobs that have ended, after some seconds if there are none."""
-        if not (done := [key for key, job in self._jobs.items() if job.done()]):
+        """Return the jobs that have ended, after some seconds if there are none.
+
+        Raises:
+            ValueError: a job ended without a trace, and so far no job has left one.
+        """
+        if not (ended := self._look()):
             time.sleep(seconds)
-        return {key: self._ended(self._jobs.pop(key)) for key in done}
+        self._jobs = {key: job for key, job in self._jobs.items() if key not in ended}
+        return ended
 
     def stop(self) -> None:
         """Cancel the jobs, which save their runs first; those in the queue have no results."""
         self._stopped = True
-        for job in self._jobs.values():
-            job.cancel(check=False)
+        if self._queue and self._jobs:
+            _call("scancel", *self._jobs)
+        elif not self._queue:
+            for job in self._jobs.values():
+                job.cancel(check=False)
 
-    def _ended(self, job: Any) -> Ended:
+    def _look(self) -> dict[Hashable, Ended]:
+        """Return the jobs that have results, or that Slurm no longer lists."""
+        if not self._queue:
+            return {key: self._read(job) for key, job in self._jobs.items() if job.done()}
+        names = _names({job.paths.folder for job in self._jobs.values()})
+        over = [key for key, job in self._jobs.items() if job.paths.result_pickle.name in names]
+        ended = {key: self._read(self._jobs[key]) for key in over}
+        missing = self._queue.missing(self._jobs, _LOOK_STOPPED if self._stopped else _LOOK)
+        for key in self._jobs.keys() & missing.keys() - ended.keys():
+            if self._stopped:
+                ended[key] = Ended("stopped")
+            elif missing[key] >= files.SHOWN_AFTER:
+                ended[key] = self._lost(self._jobs[key], names)
+        return ended
+
+    def _read(self, job: Any) -> Ended:
         if self._stopped:  # submitit waits 15 seconds for each result
             return Ended("stopped")
+        self._seen = True
         try:
             return Ended.read(job.result())
         except Exception as error:  # submitit raises errors of many kinds if there is no result
             return Ended("died", f"job {job.job_id}: {error_line(error, -1)}")
+
+    def _lost(self, job: Any, names: set[str]) -> Ended:
+        """Say what is known of a job that has no result."""
+        self._seen |= any(each.paths.stdout.name in names for each in self._jobs.values())
+        if job.paths.stdout.name in names:
+            lines = job.paths.stderr.read_text(errors="replace").strip().splitlines()
+            last = f", and printed last: {lines[-1]}" if lines else ""
+            return Ended("died", f"job {job.job_id} ended without a result{last}")
+        text = (
+            f"job {job.job_id} ended without a file in {job.paths.folder}: it was cancelled in the "
+            "queue, or the jobs cannot see this folder; use a folder that all machines share"
+        )
+        if not self._seen:
+            raise ValueError(text)
+        return Ended("died", text)
+
+
+class _Queue:
+    """What Slurm has in its queue. It is asked with squeue, which works without accounting."""
+
+    def __init__(self) -> None:
+        self._looked = -math.inf
+        self._since: dict[Hashable, float] = {}
+
+    def missing(self, keys: Iterable[Hashable], every: float) -> dict[Hashable, float]:
+        """Return the jobs that are not listed, with the seconds since this was first seen."""
+        if time.monotonic() - self._looked >= every:
+            listed = _listed()
+            self._looked = now = time.monotonic()
+            if listed is not None:
+                gone = (key for key in keys if key not in listed)
+                self._since = {key: self._since.get(key, now) for key in gone}
+        return {key: time.monotonic() - since for key, since in self._since.items()}
+
+
+def _listed() -> set[str] | None:
+    """Return the ids of this user's jobs that wait or run, or None if Slurm does not answer."""
+    found = _call("squeue", "--noheader", "--array", "--format=%i", f"--user={os.getuid()}")
+    return None if found is None else set(found.split())
+
+
+def _call(*command: Hashable) -> str | None:
+    """Run a command of Slurm; return what it prints, or None if it fails."""
+    given: dict[str, Any] = {"capture_output": True, "text": True, "timeout": _ANSWER}
+    try:
+        return subprocess.run([str(each) for each in command], check=True, **given).stdout
+    except (OSError, subprocess.SubprocessError):
+        return None
+
+
+def _names(folders: Iterable[Path]) -> set[str]:
+    """List folders: network file systems show a new file sooner in a list than by its name."""
+    return {name for folder in folders for name in files.disk.names(folder)}
 
 
 class Requeued:
