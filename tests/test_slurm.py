@@ -53,7 +53,7 @@ class Cluster:
         self.queue.write_text(self.queue.read_text().replace(f"{key}\n", ""))
 
     def pool(self):
-        return ArrayJobs(self, uw.Slurm(gpus=0), "cpu")
+        return ArrayJobs(self, uw.Slurm(gpus=0), "cpu", self.folder)
 
 
 @pytest.fixture
@@ -121,3 +121,27 @@ def test_cancelled_jobs_of_the_queue_have_ended_at_once(cluster):
     cluster.end(keys[2])
     assert pool.wait(0) == {keys[2]: Ended("stopped")}
     assert time.monotonic() - start < 10
+
+
+def test_the_next_command_takes_over_the_jobs_of_one_that_was_ended(cluster, monkeypatch, capsys):
+    """It used to submit their tasks again, and Ctrl-C then left the first jobs in the queue."""
+    submitit = SimpleNamespace(SlurmJob=FakeJob)
+    monkeypatch.setattr("unweave.executors.slurm.import_engine", lambda *_: submitit)
+    first = cluster.pool()
+    keys = first.submit(["one", "two", "three"])
+    cluster.end(keys[2])
+    first.close()
+    text = "2 jobs of Slurm will go on: repeat the command to collect what they train, or stop them"
+    assert capsys.readouterr().err == f"{text} with scancel 1\n"
+    second = cluster.pool()
+    assert second.submit(["two", "three"]) == [keys[1], "2_0"]
+    second.stop()
+    second.close()  # the first task is not of this command
+    assert cluster.queue.read_text() == f"{keys[0]}\n"
+    assert "1 job of Slurm will go on" in capsys.readouterr().err
+    third = cluster.pool()
+    third.stop()
+    cluster.end(keys[0])
+    third.close()
+    assert not list(cluster.folder.glob("left-*"))
+    assert not capsys.readouterr().err

@@ -3,21 +3,26 @@
 from __future__ import annotations
 
 import contextlib
+import json
 import logging
 import math
 import os
+import re
 import shutil
 import signal
 import subprocess
 import time
-from collections.abc import Hashable, Iterable, Iterator, Sequence
+from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from types import FrameType
 from typing import Any, ClassVar, Literal
+from uuid import uuid4
 
 from pydantic import NonNegativeInt
 
 from unweave.core import files
+from unweave.core.console import err
+from unweave.core.hints import count_noun
 from unweave.core.spec import Count, spec, tag
 from unweave.core.text import error_line
 from unweave.executors.driver import Pool, RemoteExecutor, import_engine
@@ -29,6 +34,7 @@ _MANY = 10**9  # tasks that may wait: the queue is Slurm's
 _ARRAY = 1000  # jobs of an array, of which Slurm allows 1,000 unless it is set up otherwise
 _LOOK = 60.0  # seconds between two looks at the queue
 _LOOK_STOPPED = 2.0  # the same while jobs are cancelled
+_LEFT = re.compile(r"left-\w+\.json$")  # names of records of jobs whose command has ended
 _ANSWER = 30.0  # seconds that Slurm has to answer
 
 
@@ -78,8 +84,13 @@ class Slurm(RemoteExecutor):
 
     @contextlib.contextmanager
     def open(self, device: str, store: str) -> Iterator[Pool]:
-        """Prepare to submit jobs; they end by themselves."""
-        yield ArrayJobs(self._executor(store), self, device)
+        """Prepare to submit jobs, and say at the end which of them go on without this command."""
+        executor = self._executor(store)
+        pool = ArrayJobs(executor, self, device, Path(executor.folder))
+        try:
+            yield pool
+        finally:
+            pool.close()
 
     def _executor(self, store: str) -> Any:
         submitit = import_engine("submitit", "slurm")
@@ -111,7 +122,7 @@ class ArrayJobs:
 
     memory: float | None = None
 
-    def __init__(self, executor: Any, settings: Slurm, device: str) -> None:
+    def __init__(self, executor: Any, settings: Slurm, device: str, folder: Path) -> None:
         if device == "cuda" and not settings.gpus:
             raise ValueError("--device cuda needs GPUs: use --on slurm:gpus=1, or --device cpu")
         self._executor = executor
@@ -120,6 +131,8 @@ class ArrayJobs:
         self.threads = settings.cpus
         self._queue = _Queue() if settings.cluster == "slurm" else None
         self._jobs: dict[Hashable, Any] = {}
+        self._texts: dict[Hashable, str] = {}
+        self._left = _Left(folder) if self._queue else None
         self._stopped = self._seen = False  # whether a job has left something in the folder
 
     def probe(self, text: str) -> list[Hashable]:
@@ -128,15 +141,29 @@ class ArrayJobs:
 
     def submit(self, texts: Sequence[str]) -> list[Hashable]:
         """Submit arrays of jobs, one job for each text."""
-        keys: list[Hashable] = []
-        for at in range(0, len(texts), _ARRAY):
-            try:
-                jobs = self._executor.map_array(Requeued(), texts[at : at + _ARRAY])
-            except Exception as error:  # submitit raises errors of many kinds
-                raise ValueError(f"Slurm rejected the jobs: {error_line(error, -1)}") from None
-            self._jobs |= {job.job_id: job for job in jobs}  # `stop` has to know them already
-            keys += [job.job_id for job in jobs]
-        return keys
+        taken = {text: self._left.take(text) for text in texts} if self._left else {}
+        jobs = {text: job for text, job in taken.items() if job}
+        new = [text for text in texts if text not in jobs]
+        try:
+            for at in range(0, len(new), _ARRAY):
+                part = new[at : at + _ARRAY]
+                jobs |= zip(part, self._submit(part), strict=True)
+        finally:  # `stop` has to know those before an error
+            self._jobs |= {job.job_id: job for job in jobs.values()}
+            self._texts |= {job.job_id: text for text, job in jobs.items()}
+        return [jobs[text].job_id for text in texts]
+
+    def _submit(self, texts: Sequence[str]) -> list[Any]:
+        try:
+            return list(self._executor.map_array(Requeued(), texts))
+        except Exception as error:  # submitit raises errors of many kinds
+            raise ValueError(f"Slurm rejected the jobs: {error_line(error, -1)}") from None
+
+    def close(self) -> None:
+        """Record the jobs that go on without this command, which the next one takes over."""
+        if self._left:
+            going = {} if self._stopped else {key: self._texts[key] for key in self._jobs}
+            self._left.write(going)
 
     def wait(self, seconds: float) -> dict[Hashable, Ended]:
         """Return the jobs that have ended, after some seconds if there are none.
@@ -196,6 +223,50 @@ class ArrayJobs:
         if not self._seen:
             raise ValueError(text)
         return Ended("died", text)
+
+
+class _Left:
+    """Jobs that go on though their command was ended by SIGTERM, with their tasks.
+
+    A command takes over those whose tasks it would submit, instead of submitting them again.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        self._files = [folder / name for name in files.disk.names(folder) if _LEFT.match(name)]
+        self._texts: dict[str, str] = {}  # by job
+        for path in self._files:
+            with contextlib.suppress(OSError, ValueError):  # another command has deleted it
+                self._texts |= json.loads(path.read_bytes())
+        self._texts = _those_listed(self._texts)
+
+    def take(self, text: str) -> Any:
+        """Return the job that does a task, or None."""
+        for key, each in self._texts.items():
+            if each == text:
+                del self._texts[key]
+                return import_engine("submitit", "slurm").SlurmJob(self._folder, key)
+        return None
+
+    def write(self, more: Mapping[Hashable, str]) -> None:
+        """Record and name the jobs that go on: these, and those that nobody has taken over."""
+        going = _those_listed({**self._texts, **{str(key): text for key, text in more.items()}})
+        if going:
+            files.write_json(self._folder / f"left-{uuid4().hex}.json", going)
+            ids = " ".join(dict.fromkeys(key.partition("_")[0] for key in going))
+            err.print(
+                f"{count_noun(len(going), 'job')} of Slurm will go on: repeat the command to "
+                f"collect what they train, or stop them with scancel {ids}",
+                soft_wrap=True,
+            )
+        for path in self._files:
+            path.unlink(missing_ok=True)
+
+
+def _those_listed(texts: dict[str, str]) -> dict[str, str]:
+    """Return the jobs that wait or run."""
+    listed = _listed() if texts else None
+    return texts if listed is None else {key: texts[key] for key in texts if key in listed}
 
 
 class _Queue:
