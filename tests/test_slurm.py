@@ -8,6 +8,8 @@ import pytest
 
 import unweave as uw
 from unweave.core import files
+from unweave.core.assignments import override
+from unweave.executors import executor_from
 from unweave.executors.slurm import ArrayJobs
 from unweave.executors.worker import Ended
 
@@ -145,3 +147,27 @@ def test_the_next_command_takes_over_the_jobs_of_one_that_was_ended(cluster, mon
     third.close()
     assert not list(cluster.folder.glob("left-*"))
     assert not capsys.readouterr().err
+
+
+def test_jobs_have_time_to_train_before_they_save():
+    """They save 90 seconds before the limit, so a job of one minute never trained."""
+    with pytest.raises(ValueError, match="minutes: expected at least 5, got 4"):
+        uw.Slurm(minutes=4)
+
+
+def test_options_of_sbatch_have_their_names_and_values():
+    text = "--qos=high --gpus-per-node=a100:1 --exclude=n1,n2"
+    on = override(uw.Slurm, [f"extra={text}"])
+    assert on._options() == {"qos": "high", "gpus_per_node": "a100:1", "exclude": "n1,n2"}
+    with pytest.raises(
+        ValueError, match="extra: expected .*, --name=value, got '-p'"
+    ):
+        uw.Slurm(extra="-p gpu")
+
+
+def test_a_value_of_an_executor_may_have_commas(monkeypatch):
+    monkeypatch.setattr(uw.Slurm, "check", lambda self: None)
+    text = "slurm:minutes=30,extra=--qos=high --exclude=n1,n2,setup=module load cuda"
+    assert executor_from(text) == uw.Slurm(
+        minutes=30, extra="--qos=high --exclude=n1,n2", setup="module load cuda"
+    )

@@ -8,6 +8,7 @@ import logging
 import math
 import os
 import re
+import shlex
 import shutil
 import signal
 import subprocess
@@ -15,10 +16,10 @@ import time
 from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from types import FrameType
-from typing import Any, ClassVar, Literal
+from typing import Annotated, Any, ClassVar, Literal
 from uuid import uuid4
 
-from pydantic import NonNegativeInt
+from pydantic import Field, NonNegativeInt
 
 from unweave.core import files
 from unweave.core.console import err
@@ -48,8 +49,8 @@ class Slurm(RemoteExecutor):
 
     partition: str | None = None
     """Partition of the cluster; by default Slurm's."""
-    minutes: Count = 240
-    """Time limit of a job; what is not done then is queued again."""
+    minutes: Annotated[int, Field(ge=5, le=2**53)] = 240
+    """Time limit of a job, which saves 90 seconds before it and is queued again."""
     gpus: NonNegativeInt = 1
     """GPUs of a task."""
     cpus: Count = 4
@@ -57,11 +58,15 @@ class Slurm(RemoteExecutor):
     gigabytes: Count = 16
     """Main memory of a task."""
     jobs: Count = 16
-    """Jobs that run at once."""
+    """Jobs of an array that run at once; tasks that are submitted again are further arrays."""
     requeues: NonNegativeInt = 100
     """Times that a job may reach its time limit."""
     account: str | None = None
     """Account that is charged; by default the user's."""
+    extra: str = ""
+    """More options of sbatch, as in "--qos=high --constraint=a100"."""
+    setup: str = ""
+    """Shell command that a job runs first, such as "module load cuda"."""
     folder: str | None = None
     """Folder of submitit's files; by default .workers/slurm in the store."""
     cluster: Literal["slurm", "local"] = "slurm"
@@ -72,6 +77,19 @@ class Slurm(RemoteExecutor):
     """Submissions of a task without progress."""
     kind: Literal["slurm"] = tag("slurm")
     outlasting: ClassVar[bool] = True
+
+    def __post_init__(self) -> None:
+        self._options()
+
+    def _options(self) -> dict[str, str]:
+        """Read `extra`, by the names that submitit has for options."""
+        options = {}
+        for word in shlex.split(self.extra):
+            name, _, value = word.removeprefix("--").partition("=")
+            if not word.startswith("--") or not value:
+                raise ValueError(f"extra: expected options of sbatch, --name=value, got {word!r}")
+            options[name.replace("-", "_")] = value
+        return options
 
     def check(self) -> None:
         """Raise a ValueError if submitit or Slurm is not installed."""
@@ -113,6 +131,8 @@ class Slurm(RemoteExecutor):
             slurm_array_parallelism=self.jobs,
             **{"slurm_partition": self.partition} if self.partition else {},
             **{"slurm_account": self.account} if self.account else {},
+            **{"slurm_additional_parameters": more} if (more := self._options()) else {},
+            **{f"{self.cluster}_setup": [self.setup]} if self.setup else {},
         )
         return executor
 
