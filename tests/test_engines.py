@@ -121,8 +121,10 @@ def test_a_preempted_job_saves_and_is_queued_again(tmp_path, monkeypatch):
     check_outcomes(outcomes, train([run], SMALL.load(CPU)))
 
 
-def test_the_script_of_a_job_has_all_options_once(tmp_path):
+def test_the_script_of_a_job_has_all_options_once(tmp_path, monkeypatch):
     """Those in `extra` replace others of the same name."""
+    (tmp_path / "srun").touch(0o755)
+    monkeypatch.setenv("PATH", str(tmp_path), prepend=":")
     extra = "--qos=high --gpus-per-node=a100:1 --reservation=course"
     on = uw.Slurm(partition="gpu", extra=extra, setup="module load cuda")
     executor = on._executor(str(tmp_path))

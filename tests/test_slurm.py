@@ -159,9 +159,7 @@ def test_options_of_sbatch_have_their_names_and_values():
     text = "--qos=high --gpus-per-node=a100:1 --exclude=n1,n2"
     on = override(uw.Slurm, [f"extra={text}"])
     assert on._options() == {"qos": "high", "gpus_per_node": "a100:1", "exclude": "n1,n2"}
-    with pytest.raises(
-        ValueError, match="extra: expected .*, --name=value, got '-p'"
-    ):
+    with pytest.raises(ValueError, match=r"extra: expected .*, --name=value, got '-p'"):
         uw.Slurm(extra="-p gpu")
 
 
