@@ -1,11 +1,12 @@
 """Start a Slurm of one node and check what docs/scale.md says of it. Run it as root on Debian.
 
-    python benchmarks/slurm_cluster.py [--folder FOLDER]
+    python benchmarks/slurm_cluster.py [--folder FOLDER] [--steps 20000]
 
 Nothing is installed: Debian's packages are downloaded by name and unpacked in the folder, which is
 a temporary one by default, and the daemons end with this script. There is no munge and no
 accounting. Every check compares the bytes of all files with those of the plain command. The exit
-code is 1 if one fails. It needs submitit (pip install 'unweave[slurm]') and ten minutes.
+code is 1 if one fails. The longest run has to take a minute. It needs submitit: pip install
+'unweave[slurm]'.
 """
 
 from __future__ import annotations
@@ -137,9 +138,9 @@ def files(store: Path) -> dict[str, bytes]:
 class Checks:
     """What is checked; each has a store of its own."""
 
-    def __init__(self, root: Path) -> None:
-        self.root = root
-        for steps, seeds in ((LONG, "0"), (SHORT, "0..5")):
+    def __init__(self, root: Path, steps: int) -> None:
+        self.root, self.long, self.short = root, steps, steps // 4
+        for steps, seeds in ((self.long, "0"), (self.short, "0..5")):
             end(train(root / f"plain{steps}", steps, seeds))
 
     def same(self, store: Path, steps: int) -> None:
@@ -148,15 +149,15 @@ class Checks:
 
     def time_limit(self, store: Path) -> str:
         """Jobs of two minutes, which SBATCH_TIMELIMIT sets, save after at most 30 seconds."""
-        end(train(store, LONG, "0", *SLURM, SBATCH_TIMELIMIT="2"))
-        self.same(store, LONG)
+        end(train(store, self.long, "0", *SLURM, SBATCH_TIMELIMIT="2"))
+        self.same(store, self.long)
         attempts = sum(log.read_text().count(" cpu: ") for log in store.glob(".workers/*.txt"))
         assert attempts > 1, "the job never reached its limit"
         return f"trained in {attempts} parts"
 
     def killed(self, store: Path) -> str:
         """The job's Python is killed, as if memory had run out."""
-        driver = train(store, LONG, "0", *SLURM)
+        driver = train(store, self.long, "0", *SLURM)
         wait_until(lambda: is_training(store))
         names = f"submitit.core._submit {store}/.workers/slurm"
         for pid in slurm("pgrep", "-f", names).split():
@@ -165,7 +166,7 @@ class Checks:
         wait_until(lambda: len(list(store.glob(".workers/slurm/*_log.out"))) > 1)
         seconds = time.monotonic() - start
         end(driver)
-        self.same(store, LONG)
+        self.same(store, self.long)
         return f"another job ran after {seconds:.0f} s"
 
     def unseen(self, store: Path) -> str:
@@ -181,54 +182,55 @@ class Checks:
 
     def preempted(self, store: Path) -> str:
         """A job of a partition that comes first takes the node for ten seconds."""
-        driver = train(store, LONG, "0", *SLURM)
+        driver = train(store, self.long, "0", *SLURM)
         wait_until(lambda: is_training(store))
         slurm("sbatch", "-p", "high", "--exclusive", "-o", "/dev/null", "--wrap", "sleep 10")
         end(driver)
-        self.same(store, LONG)
+        self.same(store, self.long)
         attempts = sum(log.read_text().count(" cpu: ") for log in store.glob(".workers/*.txt"))
         assert attempts > 1, "the job was not preempted"
         return f"trained in {attempts} parts"
 
     def ctrl_c(self, store: Path) -> str:
         """Two of six jobs run and the others wait."""
-        driver = train(store, SHORT, "0..5", *SLURM)
+        driver = train(store, self.short, "0..5", *SLURM)
         wait_until(lambda: is_training(store))
         start = time.monotonic()
         driver.send_signal(signal.SIGINT)
         end(driver, 130)
         seconds = time.monotonic() - start
-        assert not slurm("squeue", "-h"), "jobs are left"
-        end(train(store, SHORT, "0..5", *SLURM))
-        self.same(store, SHORT)
+        listed = slurm("squeue", "-h", "-r", "-o", "%i").split()
+        left = [each for each in listed if list(store.glob(f".workers/slurm/{each}_*"))]
+        assert not left, f"jobs are left: {left}"
+        end(train(store, self.short, "0..5", *SLURM))
+        self.same(store, self.short)
         return f"ended after {seconds:.0f} s, and the same command completed the study"
 
     def sigterm(self, store: Path) -> str:
         """The driver is ended; its jobs go on, and the same command takes them over."""
-        driver = train(store, SHORT, "0..5", *SLURM)
+        driver = train(store, self.short, "0..5", *SLURM)
         wait_until(lambda: is_training(store))
         driver.terminate()
         assert "will go on" in end(driver, driver.wait(PATIENCE)), "the jobs are not named"
-        end(train(store, SHORT, "0..5", *SLURM))
-        self.same(store, SHORT)
+        end(train(store, self.short, "0..5", *SLURM))
+        self.same(store, self.short)
         arrays = {path.name.partition("_")[0] for path in store.glob(".workers/slurm/*_log.out")}
         assert len(arrays) == 1, f"tasks were submitted again: {arrays}"
         return "the same command took the jobs over"
-
-
-LONG, SHORT = 60_000, 6_000  # steps
 
 
 def main() -> None:
     """Start Slurm, check, and stop it."""
     parser = argparse.ArgumentParser()
     parser.add_argument("--folder", type=Path, help="by default a temporary folder")
-    folder = parser.parse_args().folder or Path(tempfile.mkdtemp(prefix="slurm-"))
+    parser.add_argument("--steps", type=int, default=20_000, help="of the longest run")
+    given = parser.parse_args()
+    folder = given.folder or Path(tempfile.mkdtemp(prefix="slurm-"))
     folder.mkdir(exist_ok=True)
     daemons = start(folder.resolve())
     failed = 0
     try:
-        checks = Checks(folder.resolve())
+        checks = Checks(folder.resolve(), given.steps)
 
         def check(name: str) -> bool:
             begun = time.monotonic()
@@ -241,8 +243,10 @@ def main() -> None:
 
         print(slurm("sinfo", "--version").strip(), flush=True)
         with ThreadPoolExecutor() as threads:  # these wait most of the time
-            failed += sum(threads.map(check, ("time_limit", "killed", "unseen")))
-        failed += sum(map(check, ("preempted", "ctrl_c", "sigterm")))
+            failed += sum(
+                threads.map(check, ("time_limit", "killed", "unseen", "ctrl_c", "sigterm"))
+            )
+        failed += check("preempted")  # which takes the whole node
     finally:
         for daemon in daemons:
             daemon.terminate()

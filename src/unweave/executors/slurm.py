@@ -317,7 +317,7 @@ def _call(*command: Hashable) -> str | None:
     """Run a command of Slurm; return what it prints, or None if it fails."""
     given: dict[str, Any] = {"capture_output": True, "text": True, "timeout": _ANSWER}
     try:
-        return subprocess.run([str(each) for each in command], check=True, **given).stdout
+        return str(subprocess.run([str(each) for each in command], check=True, **given).stdout)
     except (OSError, subprocess.SubprocessError):
         return None
 
