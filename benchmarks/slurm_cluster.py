@@ -147,13 +147,17 @@ class Checks:
         """Compare the bytes of a study with those of the plain command."""
         assert files(store) == files(self.root / f"plain{steps}"), "files differ"
 
+    def in_parts(self, store: Path) -> str:
+        """Check a run that was saved and queued again."""
+        self.same(store, self.long)
+        attempts = sum(log.read_text().count(" cpu: ") for log in store.glob(".workers/*.txt"))
+        assert attempts > 1, "the job was not queued again"
+        return f"trained in {attempts} parts"
+
     def time_limit(self, store: Path) -> str:
         """Jobs of two minutes, which SBATCH_TIMELIMIT sets, save after at most 30 seconds."""
         end(train(store, self.long, "0", *SLURM, SBATCH_TIMELIMIT="2"))
-        self.same(store, self.long)
-        attempts = sum(log.read_text().count(" cpu: ") for log in store.glob(".workers/*.txt"))
-        assert attempts > 1, "the job never reached its limit"
-        return f"trained in {attempts} parts"
+        return self.in_parts(store)
 
     def killed(self, store: Path) -> str:
         """The job's Python is killed, as if memory had run out."""
@@ -186,10 +190,7 @@ class Checks:
         wait_until(lambda: is_training(store))
         slurm("sbatch", "-p", "high", "--exclusive", "-o", "/dev/null", "--wrap", "sleep 10")
         end(driver)
-        self.same(store, self.long)
-        attempts = sum(log.read_text().count(" cpu: ") for log in store.glob(".workers/*.txt"))
-        assert attempts > 1, "the job was not preempted"
-        return f"trained in {attempts} parts"
+        return self.in_parts(store)
 
     def ctrl_c(self, store: Path) -> str:
         """Two of six jobs run and the others wait."""
