@@ -121,6 +121,20 @@ def test_a_preempted_job_saves_and_is_queued_again(tmp_path, monkeypatch):
     check_outcomes(outcomes, train([run], SMALL.load(CPU)))
 
 
+def test_the_script_of_a_job_has_all_options_once(tmp_path, monkeypatch):
+    """Those in `extra` replace others of the same name."""
+    (tmp_path / "srun").touch(0o755)
+    monkeypatch.setenv("PATH", str(tmp_path), prepend=":")
+    extra = "--qos=high --gpus-per-node=a100:1 --reservation=course"
+    on = uw.Slurm(partition="gpu", extra=extra, setup="module load cuda")
+    executor = on._executor(str(tmp_path))
+    script = executor._executor._make_submission_file_text("train", "1")
+    lines = ("--qos=high", "--gpus-per-node=a100:1", "--reservation=course", "--partition=gpu")
+    for line in (*(f"#SBATCH {each}" for each in lines), "module load cuda"):
+        assert script.splitlines().count(line) == 1
+    assert script.count("gpus-per-node") == 1
+
+
 def test_submitit_needs_a_folder_beside_a_store_elsewhere():
     with pytest.raises(ValueError, match="use --on slurm:folder=/shared/jobs"):
         uw.Slurm(cluster="local").open("cpu", "s3://bucket/study").__enter__()

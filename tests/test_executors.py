@@ -7,6 +7,7 @@ import shutil
 import signal
 from contextlib import ExitStack, contextmanager
 from functools import partial
+from pathlib import Path
 
 import pytest
 import torch
@@ -326,7 +327,7 @@ class Queue(Fake):
 
     @contextmanager
     def open(self, device, store):
-        yield ArrayJobs(self, uw.Slurm(cluster="local", gpus=0), device)
+        yield ArrayJobs(self, uw.Slurm(cluster="local", gpus=0), device, Path(store))
 
 
 @pytest.mark.parametrize("scoring", [False, True])
@@ -346,7 +347,7 @@ def test_no_job_of_slurm_goes_on_after_an_error(tmp_path, monkeypatch, error, ra
 
 def test_cancelled_jobs_are_not_asked_for_results():
     """Submitit waits 15 seconds for each result, also of jobs that never left the queue."""
-    jobs = ArrayJobs(Queue(None), uw.Slurm(cluster="local", gpus=0), "cpu")
+    jobs = ArrayJobs(Queue(None), uw.Slurm(cluster="local", gpus=0), "cpu", Path())
     keys = jobs.submit(["one", "two"])
     jobs.stop()
     assert jobs.wait(0) == dict.fromkeys(keys, Ended("stopped"))

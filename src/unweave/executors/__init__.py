@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Annotated, cast
 
 from pydantic import Field
@@ -29,7 +30,7 @@ def executor_from(text: str, lanes: int | None = None) -> AnyExecutor:
     known = members(AnyExecutor)
     if kind not in known:
         raise ValueError(f"--on: {kind!r} is not known: {nearest(kind, known)}")
-    fields = [item for item in rest.split(",") if item]
+    fields = [item for item in re.split(r",(?=\w+=)", rest) if item]  # values may have commas
     fields += [f"lanes={lanes}"] if lanes else []
     try:
         executor = cast(AnyExecutor, override(known[kind], fields))
