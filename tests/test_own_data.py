@@ -23,7 +23,7 @@ from unweave.evaluation.monitor import monitor_of
 from unweave.evaluation.unfinished import unfinished
 from unweave.evaluation.validation import Validation
 from unweave.training import train
-from unweave.training.final_terms import collapsed
+from unweave.training.final_terms import end_of, ends_collapsed
 from unweave.training.overrides import data_text, runs_from, train_arguments
 from unweave.training.own_data import Datasets, suggest, suggested_steps
 from unweave.training.own_data_settings import settings_lines
@@ -291,11 +291,11 @@ def test_a_collapsed_run_is_reported_and_a_good_one_is_not():
     with pytest.warns(UserWarning, match=r"all latent variables of run \w+ are off.*smaller obj"):
         bad = uw.fit(VECTORS, objective=uw.BetaVAE(beta=1000.0), progress=False, **fields)
     good = uw.fit(VECTORS, progress=False, **fields)
-    assert collapsed(bad.log)
-    assert not collapsed(good.log)
+    assert ends_collapsed(end_of(bad.log))
+    assert not ends_collapsed(end_of(good.log))
     assert "warm-up (objective.beta=linear" in collapse_warning(bad.run, bad.dataset)
-    assert not collapsed([])
-    assert not collapsed([{"step": 3, "loss": 1.0}])
+    assert not ends_collapsed(end_of([]))
+    assert not ends_collapsed(end_of([{"step": 3, "loss": 1.0}]))
 
 
 def test_advice_leaves_out_what_a_run_does_already_and_starts_with_more_steps_if_they_were_few():

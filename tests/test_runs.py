@@ -14,7 +14,7 @@ from stored_files import stored_scores
 from unweave.cli.run_list import ListedRun, find_names, runs_table
 from unweave.evaluation.comparison import ComparedRun
 from unweave.explorer.run_data import curves
-from unweave.training.final_terms import collapsed, final_terms
+from unweave.training.final_terms import end_of, ends_collapsed, final_terms
 from unweave.training.records import write_record
 from unweave.training.run import Run
 from unweave.training.store import RunFolder, ScoreFacts, Store, run_to_record
@@ -265,14 +265,14 @@ def test_one_noisy_row_at_the_end_changes_no_order_of_runs(unweave, tmp_path):
 
 def test_terms_of_a_collapsed_run_are_means_too():
     rows = [{"step": 100 * n, "rate": 0.3} for n in range(1, 20)]
-    assert not collapsed([*rows, {"step": 2000, "rate": 0.0}])
+    assert not ends_collapsed(end_of([*rows, {"step": 2000, "rate": 0.0}]))
 
 
 def test_collapse_is_a_rate_of_nearly_nothing():
-    assert collapsed([{"step": 100, "rate": 3.0}, {"step": 200, "rate": 0.002}])
-    assert not collapsed([{"step": 100, "rate": 0.0}, {"step": 200, "rate": 0.3}])
-    assert not collapsed([{"step": 1, "distortion": 0.0}])
-    assert not collapsed([])
+    assert ends_collapsed(end_of([{"step": 100, "rate": 3.0}, {"step": 200, "rate": 0.002}]))
+    assert not ends_collapsed(end_of([{"step": 100, "rate": 0.0}, {"step": 200, "rate": 0.3}]))
+    assert not ends_collapsed(end_of([{"step": 1, "distortion": 0.0}]))
+    assert not ends_collapsed(end_of([]))
 
 
 def test_the_time_to_list_runs_grows_with_their_number_and_not_with_its_square(unweave, tmp_path):

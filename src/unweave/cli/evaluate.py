@@ -1,7 +1,7 @@
 """`unweave evaluate`."""
 
 from functools import partial
-from typing import TYPE_CHECKING, Annotated, Literal, cast
+from typing import TYPE_CHECKING, Annotated, Any, Literal, cast
 
 import typer
 
@@ -92,11 +92,12 @@ def evaluate_command(
     executor = executor_from(on, lanes)
     folders = find_runs(names, store)
     chosen = cast("AnySplit | None", split)
-    read = partial(load_each, folders, data=data, split=chosen, device=device)
+    remote = executor if executor.is_remote(device) else None
+    given: dict[str, Any] = {"data": data, "split": chosen, "device": device}
+    read = partial(load_each, folders, **given, unread=remote is not None)
     models, reasons = print_warnings(err, read)
     place = None if data is None else str(data.absolute())
     task = ScoringTask(folders=(), split=split, data=place, device=device)
-    remote = executor if executor.is_remote(device) else None
     scored = score_runs(models, rows, options, codes, remote, task)
     failures = {str(path): reason for path, reason in reasons.items()} | scored.failures
     if failures and len(folders) == 1 and not scored.scores:

@@ -178,7 +178,7 @@ def print_outcomes(outcomes: list[Outcome], store: Store) -> None:
     from unweave.evaluation.overfitting import overfit_warning
     from unweave.evaluation.unfinished import unfinished_note
     from unweave.evaluation.validation import final_loss
-    from unweave.training.final_terms import final_terms
+    from unweave.training.final_terms import mean_terms
     from unweave.training.progress import failure_text
     from unweave.training.run_text import objective_text
 
@@ -195,7 +195,7 @@ def print_outcomes(outcomes: list[Outcome], store: Store) -> None:
         else:
             objective = [objective_text(run)] if what else []
             shown = [f"{loss.total:.2f}", f"{loss.r2:.2f}"] if loss else [""] * len(held_out)
-            end = final_terms(outcome.log)
+            end = mean_terms(outcome.log_end)
             terms = [f"{end[name]:.2f}" if name in end else "" for name in ("distortion", "rate")]
             rows.append([files.disk.name(folder.path), *objective, str(run.seed), *terms, *shown])
     if rows:

@@ -269,8 +269,7 @@ def score_facts(
 ) -> ScoreFacts:
     """Return what scores of a model are computed on, to be stored with them."""
     count, labels = min(rows, model.dataset.size), model.dataset.labels_fingerprint
-    step = int(model.log[-1]["step"]) if model.log else 0
-    return ScoreFacts(model.split, count, codes, seed, labels, continuous, step)
+    return ScoreFacts(model.split, count, codes, seed, labels, continuous, model.step)
 
 
 def content_of(model: FittedModel) -> str:

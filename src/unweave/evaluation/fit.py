@@ -45,7 +45,7 @@ from unweave.likelihoods import Likelihood
 from unweave.networks import Network
 from unweave.objectives import Label, Objective
 from unweave.training import Outcome, Precision, Progress, Row, Silent, TrainingInterrupted, notes
-from unweave.training.final_terms import collapsed
+from unweave.training.final_terms import ends_collapsed
 from unweave.training.overrides import OTHER_NAMES
 from unweave.training.own_data import Datasets, is_own_data, suggest
 from unweave.training.own_data_settings import settings_lines
@@ -174,8 +174,8 @@ def fit(
             retry_failed=retry_failed,
         )
     except TrainingInterrupted as interruption:
-        outcomes = [each for each in interruption.outcomes if each.weights or each.failure]
-        if interruption.terminated or not any(each.weights for each in outcomes):
+        outcomes = [each for each in interruption.outcomes if each.has_weights or each.failure]
+        if interruption.terminated or not any(each.has_weights for each in outcomes):
             raise
         resume = "" if store is None else "; the same call resumes there"
         warnings.warn(f"{interruption}; the result is the model so far{resume}", stacklevel=2)
@@ -284,11 +284,11 @@ def train_runs(
     for job in jobs:
         of_job = [by_digest[run.digest] for run in job.task.runs]
         outcomes += of_job
-        off = [each for each in of_job if not each.failure and collapsed(each.log)]
+        off = [each for each in of_job if not each.failure and ends_collapsed(each.log_end)]
         warned += [collapse_warning(each.run, job.dataset, each.measures) for each in off]
         if job.validation and (dominant := job.validation.dominant):
             warned.append(dominant.describe())
-    if measure and any(o.weights is not None and not o.measures for o in outcomes):
+    if measure and any(o.has_weights and not o.measures for o in outcomes):
         warned.append(
             f"finished runs in {store.root if store else None} are not measured again; to train "
             "them with measurements, use another store"

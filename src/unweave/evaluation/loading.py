@@ -13,9 +13,9 @@ from unweave.core.hints import nearest_path
 from unweave.core.outputs import DEFAULT_STORE
 from unweave.data.splits import AnySplit, takes_all
 from unweave.evaluation.model import FittedModel
-from unweave.evaluation.source import SourceFinder
+from unweave.evaluation.source import DataSource, SourceFinder
 from unweave.networks import Network
-from unweave.training import Outcome, pick_device, recall
+from unweave.training import Outcome, StoredOutcome, pick_device, recall
 from unweave.training.model_file import read_model
 from unweave.training.progress import failure_text
 from unweave.training.run import Run
@@ -75,16 +75,47 @@ def load(
     return [_load(each, finder, network) for each in path]
 
 
+class UnreadModel(FittedModel):
+    """A run in a store whose weights, log and measurements are read when they are first used."""
+
+    def __init__(self, outcome: StoredOutcome, source: DataSource, folder: Path) -> None:
+        self.run, self.source, self.folder = outcome.run, source, folder
+        self._outcome, self._path = outcome, folder
+
+    @property
+    def step(self) -> int:
+        """The step that the weights are of; only the end of the log is read."""
+        rows = self._outcome.log_end
+        return int(rows[-1]["step"]) if rows else 0
+
+    def __getattr__(self, name: str) -> Any:
+        """Read the weights, the log and the measurements when one of them is first used."""
+        if name not in ("log", "measures", "trained"):
+            raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
+        model = loader_like(self)(self._path)
+        self.log, self.measures, self.trained = model.log, model.measures, model.trained
+        return vars(self)[name]
+
+
 def load_each(
-    paths: Iterable[Path], *, data: Any = None, split: AnySplit | None = None, device: str = "auto"
+    paths: Iterable[Path],
+    *,
+    data: Any = None,
+    split: AnySplit | None = None,
+    device: str = "auto",
+    unread: bool = False,
 ) -> tuple[list[FittedModel], dict[Path, str]]:
-    """Load the runs that can be loaded with their data; also return why the others cannot."""
+    """Load the runs that can be loaded with their data; also return why the others cannot.
+
+    With `unread`, weights and logs are read when they are first used: a command can then hold
+    thousands of runs that other processes score.
+    """
     finder = SourceFinder(data, split, pick_device(device))
     models: list[FittedModel] = []
     reasons: dict[Path, str] = {}
     for path in paths:
         try:
-            model = _load(path, finder, None)
+            model = _find(path, finder) if unread else _load(path, finder, None)
             _ = model.dataset  # raises if the data are missing
             models.append(model)
         except (ValueError, OSError) as error:
@@ -110,19 +141,37 @@ def loader_like(model: FittedModel) -> Callable[[Path], FittedModel]:
 
 def _load(path: str | Path, finder: SourceFinder, network: Network | None) -> FittedModel:
     outcome, record, folder = _read_trained(Path(path), network)
-    run = outcome.run
+    return FittedModel(outcome, _source(path, outcome.run, record, finder), folder)
+
+
+def _find(path: Path, finder: SourceFinder) -> FittedModel:
+    folder = RunFolder(path)
+    outcome = StoredOutcome(folder, folder.read_run())
+    _check_trained(path, outcome)
+    source = _source(path, outcome.run, folder.read_data(), finder)
+    return UnreadModel(outcome, source, path)
+
+
+def _source(path: str | Path, run: Run, record: DataRecord, finder: SourceFinder) -> DataSource:
     if finder.split in ("validation", "test") and takes_all(run.data):
         warnings.warn(
             f"{path} was trained on all of its data, split=all: it has seen the {finder.split} "
             "split, and scores on it are not those of unseen data; train with data.split=train to "
             "hold it out",
-            stacklevel=3,
+            stacklevel=4,
         )
     try:
-        source = finder.find(run.data, record)
+        return finder.find(run.data, record)
     except ValueError as error:
         raise ValueError(f"{path}: {error}") from None
-    return FittedModel(outcome, source, folder)
+
+
+def _check_trained(path: Path, outcome: Outcome) -> None:
+    """Raise a ValueError if there are no weights."""
+    if outcome.failure and not outcome.has_weights:
+        raise ValueError(f"{path} has no weights: {failure_text(outcome.run, outcome.failure)}")
+    if not outcome.has_weights:
+        raise ValueError(f"{path} has no weights yet: train it first, with `unweave train`")
 
 
 def _read_trained(path: Path, network: Network | None) -> tuple[Outcome, DataRecord, Path | None]:
@@ -131,10 +180,8 @@ def _read_trained(path: Path, network: Network | None) -> tuple[Outcome, DataRec
     run = outcome.run
     if network is not None and network != run.network:
         raise ValueError(f"{path} was trained with network {run.network}, got {network}")
-    if outcome.failure and outcome.weights is None:
-        raise ValueError(f"{path} has no weights: {failure_text(run, outcome.failure)}")
-    if outcome.weights is None:
-        raise ValueError(f"{path} has no weights yet: train it first, with `unweave train`")
+    _check_trained(path, outcome)
+    assert outcome.weights is not None
     try:
         check_tensors("its weights", outcome.weights, _expected_weights(run, record.schema.shape))
     except ValueError as error:

@@ -74,8 +74,9 @@ class FittedModel:
             data = DataSource(outcome.run.data, outcome.run.data, None, data.device, data)
         self.source = data
         if trained is None:
-            assert outcome.weights is not None
-            trained = stack_one(outcome.run.build(self.schema.shape), outcome.weights, data.device)
+            weights = outcome.weights
+            assert weights is not None
+            trained = stack_one(outcome.run.build(self.schema.shape), weights, data.device)
         self.trained = trained
 
     @property
@@ -103,6 +104,11 @@ class FittedModel:
         """The split of the data that the model is evaluated on."""
         return split_of(self.data)
 
+    @property
+    def step(self) -> int:
+        """The step that the weights are of."""
+        return int(self.log[-1]["step"]) if self.log else 0
+
     def save(self, path: str | Path) -> None:
         """Write the model to one file that `load` reads: settings, weights and log, not the data.
 
@@ -125,8 +131,7 @@ class FittedModel:
 
     def __repr__(self) -> str:
         terms = ", ".join(f"{name} {value:.2f}" for name, value in final_terms(self.log).items())
-        step = self.log[-1]["step"] if self.log else 0
-        kind, steps = self.run.objective.kind, count_noun(int(step), "step")
+        kind, steps = self.run.objective.kind, count_noun(self.step, "step")
         return f"FittedModel({kind}, seed {self.run.seed}, {steps}: {terms})"
 
     def _repr_html_(self) -> str:

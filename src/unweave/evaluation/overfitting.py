@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from unweave.evaluation.validation import held_out_losses, note_on_runs
+from unweave.evaluation.validation import HeldOutLoss, held_out_losses, note_on_runs
 from unweave.training import Outcome, Row
 from unweave.training.final_terms import mean_terms
 
@@ -38,14 +38,10 @@ def overfit(log: Sequence[Row], measures: Sequence[Row]) -> Overfit | None:
     data must have fallen since.
     """
     found = held_out_losses(measures)
-    if len(found) < _LEAST_MEASUREMENTS:
+    best = _risen_since(found)
+    if best is None:
         return None
-    steps, losses = [step for step, _ in found], [loss.total for _, loss in found]
-    distortions = [loss.distortion for _, loss in found]
-    best = max(values.index(min(values)) for values in (distortions, losses))
-    first, least, last = distortions[0], distortions[best], distortions[-1]
-    if last - least <= max(_SHARE * (first - least), _LEAST_RISE, _LEAST_SHARE * abs(least)):
-        return None
+    steps = [step for step, _ in found]
 
     def trained(end: int) -> float:
         """Return the distortion of the training data since the measurement before a step."""
@@ -53,11 +49,32 @@ def overfit(log: Sequence[Row], measures: Sequence[Row]) -> Overfit | None:
         part = [row for row in log if start < row["step"] <= end]
         return mean_terms(part).get("distortion", float("nan"))
 
-    memorises = losses[-1] > losses[best] and trained(steps[-1]) < trained(steps[best])
-    return Overfit(steps[best], least, last) if memorises else None
+    if not trained(steps[-1]) < trained(steps[best]):
+        return None
+    return Overfit(steps[best], found[best][1].distortion, found[-1][1].distortion)
+
+
+def _risen_since(found: Sequence[tuple[int, HeldOutLoss]]) -> int | None:
+    """Return the place of the best held-out loss, if it has risen much since then."""
+    if len(found) < _LEAST_MEASUREMENTS:
+        return None
+    losses = [loss.total for _, loss in found]
+    distortions = [loss.distortion for _, loss in found]
+    best = max(values.index(min(values)) for values in (distortions, losses))
+    first, least, last = distortions[0], distortions[best], distortions[-1]
+    rises = last - least > max(_SHARE * (first - least), _LEAST_RISE, _LEAST_SHARE * abs(least))
+    return best if rises and losses[-1] > losses[best] else None
 
 
 def overfit_warning(outcomes: Sequence[Outcome]) -> str:
     """Say which runs memorise their training data, in one line; "" if none does."""
-    note = note_on_runs(outcomes, lambda each: overfit(each.log, each.measures), "overfit")
+    note = note_on_runs(outcomes, _overfit, "overfit")
     return note and f"WARNING: {note}"
+
+
+def _overfit(outcome: Outcome) -> Overfit | None:
+    """Return the best step of a run that memorises its data; read the log only if it may."""
+    measures = outcome.measures
+    if _risen_since(held_out_losses(measures)) is None:
+        return None
+    return overfit(outcome.log, measures)

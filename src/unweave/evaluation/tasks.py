@@ -27,9 +27,9 @@ from unweave.training import (
     Outcome,
     Precision,
     Progress,
+    StoredOutcome,
     TrainingInterrupted,
     pick_device,
-    recall,
     train,
 )
 from unweave.training.interrupt import Interrupt
@@ -89,7 +89,9 @@ class Task:
     def read_outcomes(self) -> list[Outcome]:
         """Read the outcomes so far of runs, which other processes may have trained."""
         return [
-            recall(folder, run) if (folder.path / RUN).exists() else Outcome(run, None, [], None)
+            StoredOutcome(folder, run)
+            if (folder.path / RUN).exists()
+            else Outcome(run, None, [], None)
             for run, folder in zip(self.runs, self.pull(), strict=True)
         ]
 
@@ -199,8 +201,9 @@ class Job:
             deadline,
             self.processes,
         )
-        after = [each.log[-1]["step"] if each.log else 0 for each in outcomes]
-        steps = sum(task.read_steps() if task.store else after) - before
+        ends = [] if task.store else [each.log_end for each in outcomes]
+        after = task.read_steps() if task.store else [rows[-1]["step"] for rows in ends if rows]
+        steps = sum(after) - before
         device = self.dataset.device
         return Trained(outcomes, time.monotonic() - begun, steps, device.type, machine(device))
 

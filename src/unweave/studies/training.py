@@ -97,7 +97,7 @@ def _train_missing(workspace: Workspace, study: Study, runs: Sequence[Run], path
         known = [of_study[outcome.run.digest] for outcome in trained.outcomes]
         seconds = trained.seconds / trained.steps if trained.steps else float("nan")
         if known:
-            workspace.trained += sum(outcome.weights is not None for outcome in trained.outcomes)
+            workspace.trained += sum(outcome.has_weights for outcome in trained.outcomes)
             dataset = datasets.load(known[0].data)
             networks = _describe(workspace, study, known, trained, seconds, dataset)
             add_networks(study, path, networks)
@@ -144,7 +144,7 @@ def _describe(
     finished = [
         (run, outcome)
         for run, outcome in zip(runs, trained.outcomes, strict=True)
-        if outcome.weights is not None or outcome.failure
+        if outcome.has_weights or outcome.failure
     ]
 
     def network(pair: tuple[Run, Outcome]) -> Network:

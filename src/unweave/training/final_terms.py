@@ -58,17 +58,12 @@ def final_values(
     return values | {name: float(value) for name, value in measured.items() if value is not None}
 
 
-def collapsed(log: Sequence[Mapping[str, Any]]) -> bool:
-    """Whether all latent variables are off at the end of a log: the rate is about 0 nats.
+def ends_collapsed(rows: Sequence[Mapping[str, Any]]) -> bool:
+    """Whether all latent variables are off in the rows at the end of a log: the rate is about 0.
 
-    >>> collapsed([{"step": 100, "distortion": 12.0, "rate": 0.004}])
+    >>> ends_collapsed([{"step": 100, "distortion": 12.0, "rate": 0.004}])
     True
     """
-    return ends_collapsed(end_of(log))
-
-
-def ends_collapsed(rows: Sequence[Mapping[str, Any]]) -> bool:
-    """Whether all latent variables are off in the rows at the end of a log."""
     long_enough = bool(rows) and rows[-1]["step"] >= _LEAST_STEPS
     return long_enough and "rate" in rows[-1] and _mean_of("rate", rows) < _LEAST_RATE
 

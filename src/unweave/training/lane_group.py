@@ -3,7 +3,6 @@
 import math
 import time
 from collections.abc import Callable
-from dataclasses import dataclass, field
 from functools import partial
 from typing import Protocol
 
@@ -13,10 +12,10 @@ from unweave.core.files import sync_once
 from unweave.training import log_rows
 from unweave.training.flat_parameters import Tensors
 from unweave.training.interrupt import Interrupt
+from unweave.training.outcome import Outcome, StoredOutcome
 from unweave.training.progress import Progress
 from unweave.training.records import Row
 from unweave.training.resumption import arithmetic
-from unweave.training.run import Run
 from unweave.training.state import model_weights
 from unweave.training.step import Lanes
 from unweave.training.store import RunFolder
@@ -31,21 +30,6 @@ class Monitor(Protocol):
 
     def measure(self, lanes: Lanes) -> Callable[[], list[Row]]:
         """Start to measure all lanes; return a function that waits for one row per lane."""
-
-
-@dataclass
-class Outcome:
-    """The result of a run: its weights, log and measurements, or its failure.
-
-    A run that was stopped by a deadline has neither weights nor a failure. One that was interrupted
-    has the weights of its last step.
-    """
-
-    run: Run
-    weights: Tensors | None
-    log: list[Row]
-    failure: Row | None
-    measures: list[Row] = field(default_factory=list)
 
 
 class LaneGroup:
@@ -250,12 +234,13 @@ class LaneGroup:
             weights = None
             if lane not in self.failures and (finished or self.interrupt.requested):
                 weights = self._weights(lane)
-            log, measures = self._results(lane)
-            self.outcomes[run.digest] = Outcome(
-                run, weights, log, self.failures.get(lane), measures
-            )
             if folder and weights and finished:
                 folder.write_weights(weights, self.lanes.step)
+                self.outcomes[run.digest] = StoredOutcome(folder, run)
+            else:
+                log, measures = self._results(lane)
+                failure = self.failures.get(lane)
+                self.outcomes[run.digest] = Outcome(run, weights, log, failure, measures)
 
     def _weights(self, lane: int) -> Tensors | None:
         """Copy the weights of a lane; None before the first step.

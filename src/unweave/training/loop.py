@@ -11,9 +11,10 @@ from unweave import kernels
 from unweave.data import Dataset
 from unweave.training import compile as compiler
 from unweave.training.interrupt import Interrupt
-from unweave.training.lane_group import LaneGroup, Monitor, Outcome
+from unweave.training.lane_group import LaneGroup, Monitor
 from unweave.training.leases import own_leases
 from unweave.training.memory import device_memory, reuse_memory
+from unweave.training.outcome import Outcome, StoredOutcome
 from unweave.training.precision import Precision, check_precision, matmul_precision
 from unweave.training.processes import ALONE, Processes
 from unweave.training.progress import Progress, RecordedProgress, Silent
@@ -25,9 +26,8 @@ from unweave.training.resumption import (
     worth_compiling,
 )
 from unweave.training.run import Run
-from unweave.training.state import model_weights
 from unweave.training.step import Lanes
-from unweave.training.store import RunFolder, Store
+from unweave.training.store import Store
 from unweave.training.worker_processes import can_fork
 
 
@@ -102,7 +102,8 @@ class TrainingInterrupted(KeyboardInterrupt):
 
     def __init__(self, outcomes: list[Outcome], terminated: bool = False) -> None:
         self.outcomes, self.terminated = outcomes, terminated
-        last = max((o.log[-1]["step"] for o in outcomes if o.log and not o.failure), default=0)
+        ends = [outcome.log_end for outcome in outcomes if not outcome.failure]
+        last = max((rows[-1]["step"] for rows in ends if rows), default=0)
         super().__init__(f"training was interrupted at step {last:,} of {outcomes[0].run.steps:,}")
 
 
@@ -244,18 +245,7 @@ def _open_runs(
             folder.check_data(dataset, labels=bool(run.labels))
             folder.drop_older_states()
             if folder.status in ("finished", "failed"):
-                outcomes[run.digest] = recall(folder, run)
+                outcomes[run.digest] = StoredOutcome(folder, run)
             else:
                 locks.push(lock.pop_all())
     return [run for run in distinct if (done := outcomes.get(run.digest)) is None or done.failure]
-
-
-def recall(folder: RunFolder, run: Run) -> Outcome:
-    """Read the result of a run from its folder, with the newest weights there are."""
-    if folder.weights.exists():
-        weights = folder.read_weights()
-        return Outcome(run, weights, folder.read_log(), None, folder.read_measures())
-    step = max(folder.states, default=None)
-    newest = None if step is None else model_weights(folder.read_state(step))
-    log, measures = folder.read_log(step), folder.read_measures(step)
-    return Outcome(run, newest, log, folder.failure, measures)

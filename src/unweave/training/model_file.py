@@ -9,7 +9,7 @@ from unweave.core.files import read_bytes, write_atomically
 from unweave.core.memory import main_memory
 from unweave.core.outputs import RUN, refuse_run_folder
 from unweave.data.files.rows import UNREADABLE
-from unweave.training.lane_group import Outcome
+from unweave.training.outcome import Outcome
 from unweave.training.records import (
     LogRow,
     MeasuredRow,
