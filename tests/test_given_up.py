@@ -7,7 +7,7 @@ import pytest
 from datasets import small_run
 from executor_laws import train_on
 from fake_engine import Fake
-from unweave.evaluation.tasks import Failure, TasksFailed
+from unweave.evaluation.tasks import FailedTask, TasksFailed
 from unweave.executors.worker import Ended, work
 from unweave.training.heartbeats import FOLDER
 from unweave.training.status import read_status
@@ -53,15 +53,15 @@ def test_damaged_records_are_left_out(tmp_path, content):
 def test_the_error_groups_reasons():
     """It used to name the first run alone."""
     failures = [
-        Failure(("a1", "a2"), "the data are gone", "node7"),
-        *(Failure((f"b{n}",), f"job {n}: died", f"node{n % 2}") for n in range(3)),
+        FailedTask(("a1", "a2"), "the data are gone", "node7"),
+        *(FailedTask((f"b{n}",), f"job {n}: died", f"node{n % 2}") for n in range(3)),
     ]
     assert str(TasksFailed(failures, 9)) == (
         "4 of 9 tasks failed, and everything else is trained and stored; 3 tasks, with run b0 and "
         "2 more: job 0: died (on node0, node1); run a1 and 1 more: the data are gone (on node7); "
         "`unweave status` names all runs"
     )
-    many = [Failure((name,), name * 3) for name in "abcdef"]
+    many = [FailedTask((name,), name * 3) for name in "abcdef"]
     assert "; run c: ccc; 3 tasks for other reasons; `unweave" in str(TasksFailed(many, 6))
 
 

@@ -208,7 +208,7 @@ class Job:
         return Trained(outcomes, time.monotonic() - begun, steps, device.type, machine(device))
 
 
-class Failure(NamedTuple):
+class FailedTask(NamedTuple):
     """A task that was given up."""
 
     runs: tuple[str, ...]
@@ -219,7 +219,7 @@ class Failure(NamedTuple):
 class TasksFailed(ValueError):
     """Some tasks failed; all others are done and their results stored."""
 
-    def __init__(self, failures: Sequence[Failure], tasks: int) -> None:
+    def __init__(self, failures: Sequence[FailedTask], tasks: int) -> None:
         self.failures, self.tasks = list(failures), tasks
         # Reasons that differ only in numbers, such as that of a job, are one.
         alike = grouped((re.sub(r"\d+", "", each.text), each) for each in failures).values()
@@ -233,7 +233,7 @@ class TasksFailed(ValueError):
         )
 
 
-def _reason(group: Sequence[Failure]) -> str:
+def _reason(group: Sequence[FailedTask]) -> str:
     """Describe failures of one reason."""
     runs = [run for each in group for run in each.runs]
     hosts = sorted({each.host for each in group if each.host})

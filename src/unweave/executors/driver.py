@@ -24,7 +24,7 @@ from unweave.core.outputs import RUN
 from unweave.core.parts import parts_of
 from unweave.data import InMemory
 from unweave.evaluation.scoring import ScoringTask, unscored
-from unweave.evaluation.tasks import Failure, Job, Task, TasksFailed, Trained
+from unweave.evaluation.tasks import FailedTask, Job, Task, TasksFailed, Trained
 from unweave.executors.division import lanes_for, lanes_in_memory, longest_first
 from unweave.executors.places import Places
 from unweave.executors.watch import Watch
@@ -323,7 +323,7 @@ class RemoteExecutor(abc.ABC):
             _check_sendable(job.task)
         if not every:
             return
-        failures: list[Failure] = []
+        failures: list[FailedTask] = []
         in_use: list[RunFolder] = []
         first = every[0].task
         if all(job.task.is_done for job in every):  # nothing is left to do, so no cluster is needed
@@ -351,7 +351,7 @@ class RemoteExecutor(abc.ABC):
                     watch.end(task)
                     digests, root = tuple(run.digest for run in task.runs), _root(task)
                     if ended.how == "failed":
-                        failures.append(Failure(digests, ended.text, ended.host))
+                        failures.append(FailedTask(digests, ended.text, ended.host))
                         give_up(root, digests, ended.text, ended.host)
                     else:
                         forget(root, digests)
