@@ -189,13 +189,13 @@ def test_integers_of_tables_are_asked_about(tmp_path, kind):
 
 
 def test_a_bomb_in_the_lists_of_parquet_is_not_read(tmp_path, monkeypatch):
-    """A single row with a long list is as large as many rows."""
+    """A single row with a long list is as large as many rows, whichever is asked for."""
     monkeypatch.setattr("unweave.data.files.rows.BOMB", 2**20)
     long = pa.ListArray.from_arrays(pa.array([0, 10**6], pa.int32()), np.zeros(10**6, np.int32))
     pq.write_table(pa.table({"a": long, "a.b": [1]}), tmp_path / "a.parquet")
-    with pytest.raises(ValueError, match="zip bomb"):
-        Arrays(tmp_path / "a.parquet", key="a").load(CPU)
-    assert everything(Arrays(tmp_path / "a.parquet", key="a.b").load(CPU)).tolist() == [[1]]
+    for key in ("a", "a.b"):
+        with pytest.raises(ValueError, match="zip bomb"):
+            Arrays(tmp_path / "a.parquet", key=key).load(CPU)
 
 
 @pytest.mark.parametrize("kind", [pa.int8(), pa.string(), pa.large_string()])

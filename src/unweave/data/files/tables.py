@@ -89,7 +89,7 @@ class ParquetFile:
         """Return columns side by side (N, columns), or a column of lists as (N, length)."""
         where = str(self.path)
         with reading_arrays(where):
-            groups = self._row_groups(columns)
+            groups = self._row_groups
             ends = np.cumsum([0, *(each.rows for each in groups)])
 
             def group(number: int) -> Array:
@@ -119,7 +119,7 @@ class ParquetFile:
 
     def _column(self, name: str) -> Any:
         """Read a whole column, unless it is a likely bomb."""
-        return self._read([name], range(len(self._row_groups([name])))).column(name)
+        return self._read([name], range(len(self._row_groups))).column(name)
 
     def _read(self, columns: Sequence[str], groups: Iterable[int]) -> Any:
         """Read columns of row groups, text as dictionaries: a long word that repeats is a bomb."""
@@ -129,17 +129,13 @@ class ParquetFile:
         reject_bombs(str(self.path), self.path.stat().st_size, size)
         return table
 
-    def _row_groups(self, columns: Sequence[str]) -> list[RowGroup]:
-        """Return the row groups, after rejecting columns that are likely bombs."""
-        chunks = [chunk for group in self._footer for chunk in group.values]
-        starts = tuple(f"{column}." for column in columns)  # columns, and the lists in them
-        values = sum(count for path, count in chunks if f"{path}.".startswith(starts))
-        reject_bombs(str(self.path), self.path.stat().st_size, 8 * values)
-        return self._footer
-
     @cached_property
-    def _footer(self) -> list[RowGroup]:
-        return read_row_groups(self.path)
+    def _row_groups(self) -> list[RowGroup]:
+        """The row groups, after rejecting files that are likely bombs."""
+        groups = read_row_groups(self.path)
+        values = sum(count for group in groups for _, count in group.values)
+        reject_bombs(str(self.path), self.path.stat().st_size, 8 * values)
+        return groups
 
     def _reject_missing(self, columns: Sequence[str]) -> None:
         """Reject columns of observations in which values are null."""
