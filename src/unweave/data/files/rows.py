@@ -204,7 +204,13 @@ def reading_arrays(where: str) -> Iterator[None]:
         raise ValueError(unreadable(where, error)) from None
 
 
-def reject_bombs(where: str, packed: int, unpacked: int, values: int = 0) -> None:
+def reject_bombs(
+    where: str,
+    packed: int,
+    unpacked: int,
+    values: int = 0,
+    advice: str = "if you trust it, save it with numpy.save",
+) -> None:
     """Reject likely zip bombs: large data that are compressed more than real data can be.
 
     The bytes are those of a whole file, and `values` the number of its values, which are computed
@@ -216,7 +222,7 @@ def reject_bombs(where: str, packed: int, unpacked: int, values: int = 0) -> Non
     ):
         raise ValueError(
             f"{where} would unpack {packed:,} bytes to {size:,}, as a zip bomb does: not "
-            "unpacked; if you trust it, save it with numpy.save"
+            f"unpacked; {advice}"
         )
 
 
