@@ -2,6 +2,7 @@
 
 import copy
 import csv
+import json
 import pickle
 import re
 import shutil
@@ -22,6 +23,7 @@ from unweave.core.spec import tag
 from unweave.data.dataset import ArrayDataset, Schema
 from unweave.data.scaling import BYTES, Scaling
 from unweave.evaluation.codes import code_names
+from unweave.training.records import record_to_bytes
 
 FIELDS = dict(network=uw.MLP((16,)), latent=uw.Gaussian(3), batch_size=16, progress=False)
 
@@ -177,6 +179,24 @@ def test_a_file_that_is_no_model_is_one_clear_line(tmp_path):
         uw.load(path)
     with pytest.raises(ValueError, match="expected the path of a file"):
         model.save(tmp_path)
+
+
+@pytest.mark.parametrize("number", [np.nan, np.inf, -1.0])
+def test_a_model_with_an_impossible_scaling_is_refused_by_its_name(tmp_path, number):
+    path = tmp_path / "model.uw"
+    uw.fit(np.random.default_rng(0).random((30, 6)), steps=2, **FIELDS).save(path)
+    with zipfile.ZipFile(path) as archive:
+        parts = {name: archive.read(name) for name in archive.namelist()}
+    content = json.loads(parts["data.json"])
+    run = content.pop("seal")["run"]
+    content["schema"]["scaling"]["unit"][0] = number
+    with zipfile.ZipFile(path, "w") as archive:
+        for name, part in (
+            parts | {"data.json": record_to_bytes("data.json", run, content)}
+        ).items():
+            archive.writestr(name, part)
+    with pytest.raises(ValueError, match=r"model\.uw cannot be read .*units of at least 0"):
+        uw.load(path)
 
 
 # ---- copies
