@@ -1,6 +1,7 @@
 """Read image files: what is known before decoding, the pages of stacks, and pixels."""
 
 import json
+import logging
 import math
 import re
 import threading
@@ -16,6 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 from PIL import Image, ImageFile, ImageOps, TiffImagePlugin, UnidentifiedImageError
 
+from unweave.core.notes import quietly
 from unweave.data.files.rows import Array, optional_module, reject_bombs
 
 Bytes = NDArray[np.uint8]
@@ -227,6 +229,8 @@ def _tiff_header(file: Path) -> Header:
         axes = page_axes(str(first.description), pages)
         size = (int(first.imagelength), int(first.imagewidth))
         samples = int(first.samplesperpixel)
+        if min(*size, samples) < 1:
+            raise ValueError("its pages have no pixels")
         return Header(size, dtype, samples, False, pages, axes, by_pillow=False)
 
 
@@ -334,7 +338,8 @@ def _error(file: Path) -> str:
 @contextmanager
 def decoding() -> Iterator[ThreadPoolExecutor]:
     """Provide threads to decode images, which releases the GIL."""
-    with warnings.catch_warnings():
+    # What tifffile logs of a damaged file has its metadata as they are; errors name the file.
+    with quietly("tifffile", logging.CRITICAL):
         # Pillow only warns about images so large that decoding them may exhaust the memory.
         warnings.simplefilter("error", Image.DecompressionBombWarning)
         with ThreadPoolExecutor() as pool:
