@@ -15,6 +15,7 @@ import numpy as np
 
 from unweave.core.hints import nearest
 from unweave.data.files.csv_text import (
+    Cells,
     CsvText,
     are_numbered,
     has_decimal_commas,
@@ -242,7 +243,7 @@ class CsvFile:
 
     def line(self, row: int) -> int:
         """Return the number of the line of a row."""
-        return self._table.lines[row][0]
+        return self._table.lines[row]
 
     def _where(self, column: str, place: int) -> str:
         """Describe a cell that should be a number: its line, column and content."""
@@ -284,10 +285,9 @@ class CsvFile:
         return columns
 
     @cached_property
-    def _texts(self) -> dict[str, tuple[str, ...]]:
+    def _texts(self) -> dict[str, Cells]:
         """The cells of each column as they are written."""
-        cells = zip(*(line for _, line in self._table.lines), strict=True)
-        return dict(zip(self.names, cells, strict=True))
+        return dict(zip(self.names, self._table.columns, strict=True))
 
     @cached_property
     def _commas(self) -> dict[str, bool | None]:
