@@ -38,6 +38,22 @@ def test_a_page_that_cannot_be_unpacked_is_named(tmp_path):
         Folder(tmp_path / "a.tif", axes="observations").load(CPU)
 
 
+def test_nothing_that_tifffile_logs_of_a_damaged_file_is_printed(unweave, tmp_path, caplog):
+    """The type of the second tag is none, and the text of a description would reach terminals."""
+    tifffile.imwrite(tmp_path / "a.tif", CELLS[0].astype(np.uint32), description="\x1b[31m")
+    content = bytearray((tmp_path / "a.tif").read_bytes())
+    start = int.from_bytes(content[4:8], "little") + 2
+    for tag in range(1, 12):
+        content[start + 12 * tag + 2] = 99
+    (tmp_path / "a.tif").write_bytes(content)
+    with tifffile.TiffFile(tmp_path / "a.tif") as file:
+        assert len(file.pages) == 1
+    assert caplog.records
+    caplog.clear()
+    code, _, err = unweave("data", "info", tmp_path / "a.tif")
+    assert (code, err.count("error: "), caplog.records) == (2, 1, [])
+
+
 @pytest.mark.parametrize("extension", ["png", "tif", "pgm"])
 def test_sixteen_bits_are_kept(tmp_path, extension):
     for i, cell in enumerate(CELLS):

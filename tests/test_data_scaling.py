@@ -40,6 +40,18 @@ def grouped(values):
     return np.moveaxis(values, 1, 0).reshape(values.shape[1], -1)
 
 
+@pytest.mark.parametrize("numbers", [(np.nan,), (1.0, np.inf), (-np.inf, 1.0)])
+def test_offsets_and_units_are_finite_and_no_unit_is_negative(numbers):
+    for fields in ({"offset": numbers}, {"unit": numbers}, {"unit": (1.0, -1e-300)}):
+        with pytest.raises(ValueError, match="expected finite offsets and units of at least 0"):
+            Scaling("standardise", **fields)
+
+
+def test_values_that_hardly_differ_have_a_finite_unit():
+    scaling = loaded(np.array([[1e-310, 0], [0, 1]] * 5), "standardise").schema.scaling
+    assert (scaling.unit[0], scaling.unit[1]) == (0, 2)
+
+
 @pytest.mark.parametrize("shape", SHAPES, ids=str)
 @pytest.mark.parametrize("method", METHODS)
 class TestLaws:

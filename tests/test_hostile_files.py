@@ -30,8 +30,9 @@ from unweave.core.outputs import check_output, npz_bytes, png_bytes, svg_bytes
 from unweave.core.parallel import CannotFork
 from unweave.data import Arrays, from_array
 from unweave.data.features import with_features
-from unweave.data.files.array_file import open_array_file, read_array
-from unweave.data.files.rows import ReaderRows
+from unweave.data.files.array_file import open_array_file, read_array, read_rows
+from unweave.data.files.rows import BOMB, ReaderRows
+from unweave.data.files.tables import ParquetFile
 from unweave.evaluation.codes import read_codes
 from unweave.metrics import Table
 from unweave.training.overrides import runs_from
@@ -72,16 +73,19 @@ def encrypted(content):
     return bytes(changed)
 
 
-def parquet(values):
+def parquet(**columns):
     content = io.BytesIO()
-    pq.write_table(pa.table({"codes": values}), content)
+    pq.write_table(pa.table(columns), content)
     return content.getvalue()
 
 
-def hdf5(shape):
+def hdf5(shape, kind="f4", names=("codes",), **options):
+    """Write arrays without values: their chunks are never written."""
     content = io.BytesIO()
     with h5py.File(content, "w") as file:
-        file.create_dataset("codes", shape, "f4", chunks=(64, 1) if shape else None)
+        for name in names:
+            chunks = (2**16, 1) if shape else None
+            file.create_dataset(name, shape, kind, chunks=chunks, **options)
     return content.getvalue()
 
 
@@ -91,11 +95,28 @@ def damaged(content, start=60):
         content[start + 20 :])  # fmt: skip
 
 
+def whole(path, name):
+    file = open_array_file(path)
+    rows = file.rows([name] if isinstance(file, ParquetFile) else name)
+    return read_rows(rows, name)
+
+
 GOOD = npz(codes=CODES, factors=FACTORS)
-BOMBS = {  # which take seconds to make
-    "bomb.npz": lambda: npz(codes=header((2**26, 1)) + bytes(2**29), factors=FACTORS),
-    "bomb.parquet": lambda: parquet(np.zeros(2**25 + 1, np.int8)),
-    "bomb.h5": lambda: hdf5((2**40, 1)),
+MOST = BOMB // 8  # values that a file may have however few bytes store them
+HALF = np.zeros((MOST // 2, 1), np.uint8)
+BOMBS = {
+    "bomb.npz": npz(codes=np.zeros((MOST, 1), np.uint8), factors=FACTORS),
+    "sum.npz": npz(codes=HALF, factors=HALF, kl=HALF[:1]),
+    "bomb.parquet": parquet(codes=np.zeros(MOST + 1, np.int8)),
+    "sum.parquet": parquet(codes=HALF[:, 0], factors=HALF[:, 0], kl=HALF[:, 0]),
+    "unwritten.h5": hdf5((MOST + 1, 1), "u1"),
+    "terabytes.h5": hdf5((2**40, 1)),
+    "sum.h5": hdf5((MOST // 2 + 1, 1), "u1", ("codes", "factors")),
+}
+LARGEST = {  # that are no bombs
+    "a.npz": npz(codes=HALF, factors=HALF[1:]),
+    "a.parquet": parquet(codes=HALF[:, 0], factors=HALF[:, 0]),
+    "a.h5": hdf5((MOST // 2, 1), "u1", ("codes", "factors")),
 }
 FILES = {
     "lie.npz": npz(codes=header((10**13, 2)) + bytes(8), factors=FACTORS),
@@ -133,7 +154,7 @@ def test_hostile_arrays_are_refused_by_every_reader_before_memory_is_taken(
     unweave, model, tmp_path, monkeypatch, name
 ):
     monkeypatch.chdir(tmp_path)
-    (tmp_path / name).write_bytes(BOMBS[name]() if name in BOMBS else FILES[name])
+    (tmp_path / name).write_bytes((BOMBS | FILES)[name])
     (tmp_path / "codes.npz").write_bytes(GOOD)
     model.save("model.uw")
     of_tables = name in ("names.npz", "sizes.npz", "kl.npz", "deep.npz", "periods.npz")
@@ -141,13 +162,37 @@ def test_hostile_arrays_are_refused_by_every_reader_before_memory_is_taken(
     if not of_tables:
         readers += [["decode", "model.uw", name], ["encode", "model.uw", name],
                     ["data", "info", name, "key=codes"]]  # fmt: skip
-    with limited_memory(400 * 2**20):  # of 512 MB that the bomb holds
+    with limited_memory(400 * 2**20):
         for words in readers:
             code, out, err = unweave(*words)
             assert (code, out, err.count("error: "), name in err) == (2, "", 1, True), words
             assert "not enough memory" not in err
         with pytest.raises(ValueError, match=r"expected|should have|zip bomb"):
             Table.load(name)
+
+
+@pytest.mark.parametrize("name", LARGEST)
+def test_small_arrays_may_be_compressed_without_limit(tmp_path, name):
+    (tmp_path / name).write_bytes(LARGEST[name])
+    for array in ("codes", "factors"):
+        assert not whole(tmp_path / name, array).any()
+
+
+@pytest.mark.parametrize("name", ["sparse.npz", "sparse.h5", "sparse.parquet"])
+def test_sparse_counts_are_no_bombs(tmp_path, name):
+    """99 % of the cells are 0, in more values than a file of any ratio may have."""
+    counts = np.zeros((2 * MOST, 1), np.uint8)
+    places = np.arange(0, len(counts), 100) + RNG.integers(0, 100, len(counts) // 100 + 1)
+    counts[places[places < len(counts)]] = 1
+    if name == "sparse.npz":
+        (tmp_path / name).write_bytes(npz(codes=counts))
+    elif name == "sparse.h5":
+        content = hdf5(counts.shape, "u1", data=counts, compression="gzip")
+        (tmp_path / name).write_bytes(content)
+    else:
+        (tmp_path / name).write_bytes(parquet(codes=counts[:, 0]))
+    assert (tmp_path / name).stat().st_size < len(counts) / 20
+    np.testing.assert_array_equal(whole(tmp_path / name, "codes"), counts)
 
 
 def test_an_array_larger_than_memory_is_refused(tmp_path, monkeypatch):

@@ -2,6 +2,7 @@
 
 import copy
 import csv
+import json
 import pickle
 import re
 import shutil
@@ -22,6 +23,7 @@ from unweave.core.spec import tag
 from unweave.data.dataset import ArrayDataset, Schema
 from unweave.data.scaling import BYTES, Scaling
 from unweave.evaluation.codes import code_names
+from unweave.training.records import record_to_bytes
 
 FIELDS = dict(network=uw.MLP((16,)), latent=uw.Gaussian(3), batch_size=16, progress=False)
 
@@ -177,6 +179,24 @@ def test_a_file_that_is_no_model_is_one_clear_line(tmp_path):
         uw.load(path)
     with pytest.raises(ValueError, match="expected the path of a file"):
         model.save(tmp_path)
+
+
+@pytest.mark.parametrize("number", [np.nan, np.inf, -1.0])
+def test_a_model_with_an_impossible_scaling_is_refused_by_its_name(tmp_path, number):
+    path = tmp_path / "model.uw"
+    uw.fit(np.random.default_rng(0).random((30, 6)), steps=2, **FIELDS).save(path)
+    with zipfile.ZipFile(path) as archive:
+        parts = {name: archive.read(name) for name in archive.namelist()}
+    content = json.loads(parts["data.json"])
+    run = content.pop("seal")["run"]
+    content["schema"]["scaling"]["unit"][0] = number
+    with zipfile.ZipFile(path, "w") as archive:
+        for name, part in (
+            parts | {"data.json": record_to_bytes("data.json", run, content)}
+        ).items():
+            archive.writestr(name, part)
+    with pytest.raises(ValueError, match=r"model\.uw cannot be read .*units of at least 0"):
+        uw.load(path)
 
 
 # ---- copies
@@ -392,12 +412,17 @@ def test_decoded_images_keep_16_bits_and_floats(tmp_path, unweave, method, kind)
 
 
 def test_names_of_files_cannot_lead_out_of_the_folder(tmp_path, unweave):
+    """On no system: Windows takes backslashes, drives and names of other machines, too."""
     model = uw.fit(SMALL, steps=2, **FIELDS)
     model.save(tmp_path / "model.uw")
-    (tmp_path / "codes.csv").write_text("name,z0,z1,z2\n../../evil,0,0,0\n")
     command = ["decode", tmp_path / "model.uw", tmp_path / "codes.csv", "--out", tmp_path / "out"]
-    code, _, err = unweave(*command)
-    assert (code, "names of files within a folder" in err) == (2, True)
+    for name in ("../../evil", "/evil", r"..\..\evil", r"a\..\..\evil", r"C:\evil", "C:evil",
+                 r"\evil", r"\\server\share\evil", "//server/share/evil"):  # fmt: skip
+        (tmp_path / "codes.csv").write_text(f"name,z0,z1,z2\n{name},0,0,0\n")
+        code, _, err = unweave(*command)
+        assert (code, "names of files within a folder" in err) == (2, True), name
+    (tmp_path / "codes.csv").write_text("name,z0,z1,z2\na/b: c..d,0,0,0\n")
+    assert unweave(*command)[0] == 0
 
 
 @pytest.mark.parametrize("command", ["report", "evaluate", "compare", "cite"])

@@ -28,11 +28,14 @@ def capture_warnings(function: Callable[..., R], *arguments: object) -> tuple[R,
 
 
 @contextmanager
-def quietly(package: str) -> Iterator[None]:
-    """Inside this block, suppress warnings, and let a package log only errors."""
+def quietly(package: str, least: int = logging.ERROR) -> Iterator[None]:
+    """Inside this block, suppress warnings, and let a package log only errors, or from a level on.
+
+    Both hold for all threads, so only the one that starts the others may call this.
+    """
     logger = logging.getLogger(package)
     level = logger.level
-    logger.setLevel(logging.ERROR)
+    logger.setLevel(least)
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import Literal
 
@@ -39,6 +40,13 @@ class Scaling:
     method: ScalingMethod = "none"
     offset: tuple[float, ...] = (0.0,)
     unit: tuple[float, ...] = (1.0,)
+
+    def __post_init__(self) -> None:
+        if not all(map(math.isfinite, (*self.offset, *self.unit))) or min(self.unit, default=0) < 0:
+            raise ValueError(
+                "expected finite offsets and units of at least 0, got "
+                f"{[*map(float, self.offset)]} and {[*map(float, self.unit)]}"
+            )
 
     @property
     def bounded(self) -> bool:

@@ -5,12 +5,13 @@ from __future__ import annotations
 import dataclasses
 import math
 import os
+import shutil
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from pathlib import Path
-from typing import Annotated, ClassVar, Literal, NamedTuple
+from typing import Annotated, BinaryIO, ClassVar, Literal, NamedTuple
 
 import numpy as np
 import torch
@@ -37,7 +38,16 @@ from unweave.data.files.interpretation import Layout, describe_images
 from unweave.data.files.label_files import find_label_file, read_labels
 from unweave.data.files.labels import LABEL_WORDS
 from unweave.data.files.npy import NpyFile, write_npy
-from unweave.data.files.rows import MOST, Array, InMemoryRows, RawRows, Rows, file_state
+from unweave.data.files.rows import (
+    BLOCK,
+    MOST,
+    Array,
+    InMemoryRows,
+    RawRows,
+    Rows,
+    file_state,
+    reject_bombs,
+)
 from unweave.data.random_split import DataSplit
 from unweave.data.scaling import ScalingMethod
 
@@ -53,6 +63,7 @@ FITS: dict[Fit, str] = {
 }
 
 _PAGES = 256  # observations of one file that are decoded by one thread
+_BYTES = 8 * BLOCK  # of observations that are decoded before they are written
 
 
 @spec
@@ -153,8 +164,8 @@ class Folder:
                 dtype = _one_depth(sources, self.scale)
                 shape = (sources.rows, samples * sources.pages, *size)
                 rows, key = self._decoded(sources, shape, samples, dtype, pool)
-            except UnreadableImage:
-                raise ValueError(explain_unreadable(files, pool)) from None
+            except UnreadableImage as error:
+                raise ValueError(explain_unreadable(error, files, pool)) from None
         decisions = (
             describe_images(shape[0], shape[1:], coloured=sources.pages == 1),
             *size_notes,
@@ -194,8 +205,12 @@ class Folder:
     ) -> tuple[Rows, list[object]]:
         """Decode all images into memory, or to a file that is reused while they do not change."""
         read = partial(read_pages, size=(shape[2], shape[3]), samples=samples, fit=self.fit)
-        blocks = partial(_blocks, sources, read, pool)
-        total = math.prod(shape) * np.dtype(dtype).itemsize
+        row_bytes = math.prod(shape[1:]) * np.dtype(dtype).itemsize
+        blocks = partial(_blocks, sources, read, pool, row_bytes)
+        total = shape[0] * row_bytes
+        if self.size is None:
+            packed = sum(file.stat().st_size for file in sources.files)
+            reject_bombs("the images", packed, total, advice="resize them with data.size=64")
         if not (total > MOST if self.stream is None else self.stream):
             data, start = np.empty(shape, dtype), 0
             for block in blocks():
@@ -205,9 +220,18 @@ class Folder:
         states = ([str(file), *file_state(file)] for file in sources.files)
         planes = [each.tolist() for each in sources.planes if each.size > 1]
         key = [shape, samples, self.fit, planes, *states]
-        path = cached_file(
-            data_folder() / "folders", key, lambda file: write_npy(file, shape, blocks())
-        )
+        folder = data_folder() / "folders"
+
+        def write(file: BinaryIO) -> None:
+            if total > (free := shutil.disk_usage(folder).free):
+                raise ValueError(
+                    f"expected images that fit into {folder} when decoded, got {total:,} bytes for "
+                    f"{free:,} that are free: resize the images with data.size=64, or choose "
+                    "another folder with the environment variable UNWEAVE_DATA"
+                )
+            write_npy(file, shape, blocks())
+
+        path = cached_file(folder, key, write)
         return NpyFile(path).rows(), [str(path)]
 
 
@@ -365,15 +389,23 @@ def _choose_samples(wanted: int | None, sources: _Sources) -> tuple[int, list[st
 
 
 def _blocks(
-    sources: _Sources, read: Callable[[Path, Header, Array], Array], pool: ThreadPoolExecutor
+    sources: _Sources,
+    read: Callable[[Path, Header, Array], Array],
+    pool: ThreadPoolExecutor,
+    row_bytes: int,
 ) -> Iterator[Array]:
-    """Decode all images in blocks (n, C, H, W)."""
+    """Decode all images in blocks (n, C, H, W) of at most AT_ONCE images and _BYTES, or one."""
+    most = max(1, min(AT_ONCE, _BYTES // row_bytes))
+    step = min(most, _PAGES)
     pieces = [
-        (file, header, planes[start : start + _PAGES])
+        (file, header, planes[start : start + step])
         for file, header, planes in zip(*sources, strict=True)
-        for start in range(0, len(planes), _PAGES)
+        for start in range(0, len(planes), step)
     ]
-    while pieces:
-        count = 1 + int((np.cumsum([len(planes) for *_, planes in pieces]) < AT_ONCE).sum())
-        block, pieces = pieces[:count], pieces[count:]
-        yield np.concatenate(list(pool.map(lambda piece: read(*piece), block)))
+    ends = np.cumsum([len(planes) for *_, planes in pieces])
+    start = 0
+    while start < len(pieces):
+        done = ends[start - 1] if start else 0
+        stop = max(start + 1, int(np.searchsorted(ends, done + most, "right")))
+        yield np.concatenate([*pool.map(lambda piece: read(*piece), pieces[start:stop])])
+        start = stop

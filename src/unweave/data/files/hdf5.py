@@ -1,7 +1,9 @@
 """HDF5 files."""
 
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -34,6 +36,20 @@ class Hdf5File:
         # h5py returns names that are not in UTF-8 as bytes, and cannot read these arrays.
         return [name if isinstance(name, str) else name.decode(errors="replace") for name in names]
 
+    def _reject_bombs(self, file: Any, array: type[Any], where: str) -> None:
+        """Compare the arrays with what is stored of them: chunks may never have been written."""
+        sizes = []
+
+        def add(_: str | bytes, item: Any) -> None:
+            if isinstance(item, array) and not (item.is_virtual or item.external):
+                with suppress(TypeError):  # a type that NumPy does not have
+                    sizes.append((item.id.get_storage_size(), item.nbytes, item.size or 0))
+
+        file.visititems(add)
+        stored, unpacked, values = (sum(each) for each in zip(*sizes, strict=True))
+        packed = min(stored, self.path.stat().st_size)  # chunks may overlap
+        reject_bombs(where, packed, unpacked, values)
+
     def rows(self, name: str) -> Rows:
         """Return an array."""
         h5py = optional_module("h5py", "HDF5", self.path)
@@ -53,7 +69,7 @@ class Hdf5File:
                 raise ValueError(f"expected numbers in {where}, got {dataset.dtype}")
             if not dataset.shape:
                 raise ValueError(f"expected an array in {where}, got a single number or nothing")
-            reject_bombs(where, dataset.id.get_storage_size(), dataset.nbytes)
+            self._reject_bombs(file, h5py.Dataset, where)
             shape, dtype = tuple(dataset.shape), dataset.dtype
             grain = dataset.chunks[0] if dataset.chunks else 1
 

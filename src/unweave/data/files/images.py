@@ -1,8 +1,10 @@
 """Read image files: what is known before decoding, the pages of stacks, and pixels."""
 
 import json
+import logging
 import math
 import re
+import threading
 import warnings
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -15,6 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 from PIL import Image, ImageFile, ImageOps, TiffImagePlugin, UnidentifiedImageError
 
+from unweave.core.notes import quietly
 from unweave.data.files.rows import Array, optional_module, reject_bombs
 
 Bytes = NDArray[np.uint8]
@@ -29,6 +32,7 @@ EXTENSIONS = TIFF | frozenset(
 FORMATS = ("BMP", "GIF", "JPEG", "PNG", "PPM", "TIFF", "WEBP")
 MODES = {1: "L", 3: "RGB", 4: "RGBA"}
 AT_ONCE = 1024  # images decoded before they are written
+DECODED_AT_ONCE = 2**29  # bytes of images that all threads decode at once
 
 _GREY = frozenset(("1", "L", "LA", "La"))
 _ROTATED = frozenset((5, 6, 7, 8))  # EXIF orientations that swap height and width
@@ -50,6 +54,11 @@ class Header(NamedTuple):
     by_pillow: bool = True
 
     @property
+    def page_bytes(self) -> int:
+        """The memory that a page takes while it is decoded: Pillow stores RGB in four bytes."""
+        return math.prod(self.size) * max(4, self.samples * np.dtype(self.dtype).itemsize)
+
+    @property
     def plain(self) -> bool:
         """Whether a page is an ordinary picture of 8 bits: grey, colour or transparent."""
         return self.by_pillow and self.dtype == "uint8"
@@ -57,6 +66,29 @@ class Header(NamedTuple):
 
 class UnreadableImage(ValueError):
     """An image file that cannot be read."""
+
+
+class _Budget:
+    """Bytes that threads share; each waits until those that it needs are free."""
+
+    def __init__(self) -> None:
+        self._used, self._changed = 0, threading.Condition()
+
+    @contextmanager
+    def taking(self, size: int) -> Iterator[None]:
+        """Take some bytes inside this block; more than there are, only alone."""
+        with self._changed:
+            self._changed.wait_for(lambda: not self._used or self._used + size <= DECODED_AT_ONCE)
+            self._used += size
+        try:
+            yield
+        finally:
+            with self._changed:
+                self._used -= size
+                self._changed.notify_all()
+
+
+_budget = _Budget()
 
 
 @contextmanager
@@ -69,6 +101,8 @@ def _reading_image(file: Path | str) -> Iterator[None]:
             f"expected an image of ordinary size, got {file}: {error} Scale it down, or remove it "
             "from the folder"
         ) from None
+    except MemoryError:  # which says nothing about the file
+        raise
     except Exception as error:  # Pillow and tifffile raise many kinds if a file is damaged
         if str(file) in str(error) and "pip install" in str(error):
             raise
@@ -83,7 +117,8 @@ def read_header(file: Path) -> Header:
     with _reading_image(file):
         try:
             with Image.open(file, formats=FORMATS) as image:
-                header = _header(image)
+                with _budget.taking(4 * image.width * image.height):
+                    header = _header(image)
                 if header.pages > 1:  # Pillow limits the size of one page
                     unpacked = header.pages * math.prod(header.size) * header.samples
                     reject_bombs(str(file), file.stat().st_size, unpacked)
@@ -194,6 +229,8 @@ def _tiff_header(file: Path) -> Header:
         axes = page_axes(str(first.description), pages)
         size = (int(first.imagelength), int(first.imagewidth))
         samples = int(first.samplesperpixel)
+        if min(*size, samples) < 1:
+            raise ValueError("its pages have no pixels")
         return Header(size, dtype, samples, False, pages, axes, by_pillow=False)
 
 
@@ -215,7 +252,7 @@ def read_pages(
     Pictures of 8 bits are converted to a number of samples per page: 1, 3 or 4; others have to have
     that number. All pages are brought to a size.
     """
-    with _reading_image(file):
+    with _reading_image(file), _budget.taking(header.page_bytes):
         if header.by_pillow:
             with Image.open(file, formats=FORMATS) as image:
                 decoded = [
@@ -271,12 +308,14 @@ def _resize_values(values: Array, size: tuple[int, int], fit: Fit) -> Array:
     return converted
 
 
-def explain_unreadable(files: Sequence[Path], pool: ThreadPoolExecutor) -> str:
-    """Decode all images, and name those that cannot be read."""
+def explain_unreadable(
+    first: UnreadableImage, files: Sequence[Path], pool: ThreadPoolExecutor
+) -> str:
+    """Decode all images, and name those that cannot be read; if there are none, tell the first."""
     errors = dict(zip(files, pool.map(_error, files), strict=True))
     bad = [file for file, error in errors.items() if error]
-    if len(bad) == 1:
-        return errors[bad[0]]
+    if len(bad) < 2:
+        return errors[bad[0]] if bad else str(first)
     listed = ", ".join(map(str, bad[:_LISTED])) + (", ..." if len(bad) > _LISTED else "")
     return (
         f"expected readable images, got {len(bad):,} of {len(files):,} files that are broken or "
@@ -290,7 +329,7 @@ def _error(file: Path) -> str:
         header = read_header(file)
         for start in range(0, header.pages, AT_ONCE):
             pages = np.arange(start, min(start + AT_ONCE, header.pages))[:, None]
-            read_pages(file, header, pages, header.size, header.samples, "stretch")
+            read_pages(file, header, pages, (1, 1), header.samples, "stretch")
     except UnreadableImage as error:
         return str(error)
     return ""
@@ -299,7 +338,8 @@ def _error(file: Path) -> str:
 @contextmanager
 def decoding() -> Iterator[ThreadPoolExecutor]:
     """Provide threads to decode images, which releases the GIL."""
-    with warnings.catch_warnings():
+    # What tifffile logs of a damaged file has its metadata as they are; errors name the file.
+    with quietly("tifffile", logging.CRITICAL):
         # Pillow only warns about images so large that decoding them may exhaust the memory.
         warnings.simplefilter("error", Image.DecompressionBombWarning)
         with ThreadPoolExecutor() as pool:

@@ -1,6 +1,7 @@
 """Interpret the values of an array as observations: their axes, and what the numbers mean."""
 
 import math
+import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
@@ -236,7 +237,8 @@ def measure(rows: Rows, layout: Layout, method: ScalingMethod) -> Scaling:
         width = [most - least for least, most in zip(offset, high, strict=True)]
     else:
         return BYTES if method == "bytes" else Scaling(method)
-    return Scaling(method, tuple(offset), tuple(1 / each if each else 0.0 for each in width))
+    unit = (1 / each if each > sys.float_info.min else 0.0 for each in width)  # finite
+    return Scaling(method, tuple(offset), tuple(unit))
 
 
 def interpret(

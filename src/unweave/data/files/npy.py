@@ -6,6 +6,7 @@ Headers are checked against the size of the file before anything is read or allo
 import math
 import zipfile
 from collections.abc import Iterable, Iterator
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -19,6 +20,7 @@ from unweave.data.cache import cached_file, data_folder
 from unweave.data.files.rows import (
     BLOCK,
     MOST,
+    UNREADABLE,
     Array,
     FileRows,
     InMemoryRows,
@@ -73,6 +75,7 @@ class NpzFile:
         where = f"{name!r} of {self.path}"
         with reading_arrays(where), zipfile.ZipFile(self.path) as file:
             info = self._info(file, name)
+            self._reject_bombs(file, where)
             with file.open(info) as member:
                 shape, dtype, by_column, start = _member_header(member, info, where)
                 if by_column:
@@ -85,6 +88,16 @@ class NpzFile:
             path = cached_file(data_folder() / "unpacked", key, partial(self.unpack, name))
             return NpyFile(path).rows()
         return FileRows(self.path, _data_offset(self.path, info) + start, shape, dtype)
+
+    def _reject_bombs(self, file: zipfile.ZipFile, where: str) -> None:
+        """Compare all members with the size of the file: small ones add up, and may overlap."""
+        packed, values = self.path.stat().st_size, 0
+        unpacked = sum(info.file_size for info in file.infolist())
+        reject_bombs(where, packed, unpacked)  # before headers, which may be large, too
+        for info in file.infolist():
+            with suppress(*UNREADABLE), file.open(info) as member:  # it may never be asked for
+                values += min(math.prod(npy_header(member)[0]), info.file_size)
+        reject_bombs(where, packed, unpacked, values)
 
     def unpack(self, name: str, target: BinaryIO) -> None:
         """Write an array as a .npy file without loading it into memory."""
@@ -171,7 +184,6 @@ def _member_header(
     member: Any, info: zipfile.ZipInfo, where: str
 ) -> tuple[tuple[int, ...], np.dtype[Any], bool, int]:
     """Read and check the header of a member: as `npy_header`, and the length of the header."""
-    reject_bombs(where, info.compress_size, info.file_size)
     shape, dtype, by_column = npy_header(member)
     start = member.tell()
     expected = start + math.prod(shape) * dtype.itemsize

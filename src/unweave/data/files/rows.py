@@ -29,8 +29,9 @@ UNREADABLE = (OSError, EOFError, ValueError, RuntimeError, LookupError, TypeErro
 
 # Errors of pyarrow, which is imported only when needed, that are none of the above.
 _UNREADABLE_PARQUET = ("ArrowCapacityError", "ArrowSerializationError")
-BOMB = 2**28  # unpacked bytes above which the compression ratio is limited
+BOMB = 2**24  # unpacked bytes of a file above which the compression ratio is limited
 MOST_COMPRESSED = 500  # dSprites, which is almost all zeros, is compressed 115 to 1
+_MOST_AS_DOUBLES = 2000  # the same for its values in double precision: 906 to 1 for dSprites
 _NAMED = 8  # columns that are named in an error
 _SPARSE = 8  # average gap between rows above which they are read one by one
 
@@ -203,12 +204,25 @@ def reading_arrays(where: str) -> Iterator[None]:
         raise ValueError(unreadable(where, error)) from None
 
 
-def reject_bombs(where: str, packed: int, unpacked: int) -> None:
-    """Reject likely zip bombs: large data that are compressed more than real data can be."""
-    if unpacked > max(BOMB, MOST_COMPRESSED * packed):
+def reject_bombs(
+    where: str,
+    packed: int,
+    unpacked: int,
+    values: int = 0,
+    advice: str = "if you trust it, save it with numpy.save",
+) -> None:
+    """Reject likely zip bombs: large data that are compressed more than real data can be.
+
+    The bytes are those of a whole file, and `values` the number of its values, which are computed
+    with in double precision, however few bytes store them.
+    """
+    size = max(unpacked, 8 * values)
+    if size > BOMB and (
+        unpacked > MOST_COMPRESSED * packed or 8 * values > _MOST_AS_DOUBLES * packed
+    ):
         raise ValueError(
-            f"{where} would unpack {packed:,} bytes to {unpacked:,}, as a zip bomb does: not "
-            "unpacked; if you trust it, save it with numpy.save"
+            f"{where} would unpack {packed:,} bytes to {size:,}, as a zip bomb does: not "
+            f"unpacked; {advice}"
         )
 
 

@@ -15,6 +15,7 @@ import numpy as np
 
 from unweave.core.hints import nearest
 from unweave.data.files.csv_text import (
+    Cells,
     CsvText,
     are_numbered,
     has_decimal_commas,
@@ -89,7 +90,7 @@ class ParquetFile:
         """Return columns side by side (N, columns), or a column of lists as (N, length)."""
         where = str(self.path)
         with reading_arrays(where):
-            groups = self._row_groups(columns)
+            groups = self._row_groups
             ends = np.cumsum([0, *(each.rows for each in groups)])
 
             def group(number: int) -> Array:
@@ -119,7 +120,7 @@ class ParquetFile:
 
     def _column(self, name: str) -> Any:
         """Read a whole column, unless it is a likely bomb."""
-        return self._read([name], range(len(self._row_groups([name])))).column(name)
+        return self._read([name], range(len(self._row_groups))).column(name)
 
     def _read(self, columns: Sequence[str], groups: Iterable[int]) -> Any:
         """Read columns of row groups, text as dictionaries: a long word that repeats is a bomb."""
@@ -129,17 +130,13 @@ class ParquetFile:
         reject_bombs(str(self.path), self.path.stat().st_size, size)
         return table
 
-    def _row_groups(self, columns: Sequence[str]) -> list[RowGroup]:
-        """Return the row groups, after rejecting columns that are likely bombs."""
-        chunks = [chunk for group in self._footer for chunk in group.values]
-        starts = tuple(f"{column}." for column in columns)  # columns, and the lists in them
-        values = sum(count for path, count in chunks if f"{path}.".startswith(starts))
-        reject_bombs(str(self.path), self.path.stat().st_size, 8 * values)
-        return self._footer
-
     @cached_property
-    def _footer(self) -> list[RowGroup]:
-        return read_row_groups(self.path)
+    def _row_groups(self) -> list[RowGroup]:
+        """The row groups, after rejecting files that are likely bombs."""
+        groups = read_row_groups(self.path)
+        values = sum(count for group in groups for _, count in group.values)
+        reject_bombs(str(self.path), self.path.stat().st_size, 8 * values)
+        return groups
 
     def _reject_missing(self, columns: Sequence[str]) -> None:
         """Reject columns of observations in which values are null."""
@@ -246,7 +243,7 @@ class CsvFile:
 
     def line(self, row: int) -> int:
         """Return the number of the line of a row."""
-        return self._table.lines[row][0]
+        return self._table.lines[row]
 
     def _where(self, column: str, place: int) -> str:
         """Describe a cell that should be a number: its line, column and content."""
@@ -288,10 +285,9 @@ class CsvFile:
         return columns
 
     @cached_property
-    def _texts(self) -> dict[str, tuple[str, ...]]:
+    def _texts(self) -> dict[str, Cells]:
         """The cells of each column as they are written."""
-        cells = zip(*(line for _, line in self._table.lines), strict=True)
-        return dict(zip(self.names, cells, strict=True))
+        return dict(zip(self.names, self._table.columns, strict=True))
 
     @cached_property
     def _commas(self) -> dict[str, bool | None]:

@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 from io import BytesIO
-from pathlib import Path, PurePosixPath
+from pathlib import Path, PurePosixPath, PureWindowsPath
 from typing import Any
 
 import numpy as np
@@ -66,8 +66,9 @@ def _paths(folder: Path, names: Sequence[str], extension: str) -> list[Path]:
     used: set[Path] = set()
     paths = []
     for name in names:
-        relative = PurePosixPath(name)
-        if relative.is_absolute() or ".." in relative.parts or not relative.name:
+        relative, windows = PurePosixPath(name), PureWindowsPath(name)
+        # As Windows reads them, names have drives and backslashes, too.
+        if windows.anchor or ".." in windows.parts or not relative.name:
             raise ValueError(f"expected names of files within a folder, got {name!r}")
         plain = relative.with_suffix("")
         path, copy = folder / f"{plain}{extension}", 1

@@ -97,7 +97,7 @@ def inference_errors(mean: Values, variance: Values, truth: Truth) -> Errors:
     return Errors(*(float(each + rest) for each in (matched, as_is, average)))
 
 
-class Terms(TypedDict):
+class DeepTerms(TypedDict):
     """The form of what `terms_of` returns, as far as figures use it."""
 
     elbo: Number
@@ -108,10 +108,10 @@ class Terms(TypedDict):
     printed: Number
 
 
-class SeenAndFresh(Terms):
+class SeenAndFresh(DeepTerms):
     """The form of the facts of a network: those of `seen_and_fresh`, and a picture."""
 
-    fresh: Terms
+    fresh: DeepTerms
     samples: PositiveInt
     pictures: NotRequired[Packed]
 
