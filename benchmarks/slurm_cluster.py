@@ -5,7 +5,7 @@
 Nothing is installed: Debian's packages are downloaded by name and unpacked in the folder, which is
 a temporary one by default, and the daemons end with this script. There is no munge and no
 accounting. Every check compares the bytes of all files with those of the plain command. The exit
-code is 1 if one fails. The longest run has to take a minute. It needs submitit: pip install
+code is 1 if one fails. The longest run has to take two minutes. It needs submitit: pip install
 'unweave[slurm]'.
 """
 
@@ -155,15 +155,15 @@ class Checks:
         return f"trained in {attempts} parts"
 
     def time_limit(self, store: Path) -> str:
-        """Jobs of two minutes, which SBATCH_TIMELIMIT sets, save after at most 30 seconds."""
-        end(train(store, self.long, "0", *SLURM, SBATCH_TIMELIMIT="2"))
+        """Jobs of three minutes, which SBATCH_TIMELIMIT sets, save after 30 to 90 seconds."""
+        end(train(store, self.long, "0", *SLURM, SBATCH_TIMELIMIT="3"))
         return self.in_parts(store)
 
     def killed(self, store: Path) -> str:
         """The job's Python is killed, as if memory had run out."""
         driver = train(store, self.long, "0", *SLURM)
         wait_until(lambda: is_training(store))
-        names = f"submitit.core._submit {store}/.workers/slurm"
+        names = f"^{sys.executable} -u -m submitit.core._submit {store}/.workers/slurm"
         for pid in slurm("pgrep", "-f", names).split():
             os.kill(int(pid), signal.SIGKILL)
         start = time.monotonic()
