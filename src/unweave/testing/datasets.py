@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import torch
 
+from unweave.core.noise import seeded
 from unweave.data import Data
 from unweave.data.dataset import MISSING
 from unweave.latents import Gaussian
 from unweave.networks import MLP
 from unweave.objectives import VAE
-from unweave.testing.laws import CPU, check_spec, check_training, require, seeded
+from unweave.testing.laws import CPU, check_spec, check_training, require
 from unweave.training.run import Run
 
 

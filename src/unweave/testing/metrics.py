@@ -8,8 +8,9 @@ from typing import Any
 
 import numpy as np
 
+from unweave.core.noise import seeded
 from unweave.metrics import Score
-from unweave.testing.laws import require, seeded
+from unweave.testing.laws import require
 
 
 @seeded()

@@ -9,7 +9,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from unweave.core.noise import Noise
+from unweave.core.noise import Noise, seeded
 from unweave.core.schedules import at
 from unweave.latents import Bernoulli, Categorical, Gaussian, Latent, Product, StudentT, Uniform
 from unweave.networks import MLP, Network
@@ -19,7 +19,6 @@ from unweave.testing.laws import (
     check_spec,
     check_training,
     require,
-    seeded,
     small_data,
 )
 from unweave.training.run import Run
