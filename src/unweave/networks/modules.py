@@ -79,12 +79,11 @@ class ModuleSource(ImportedByName):
                 "expected a torch.nn.Module, or a function without arguments that builds one, got "
                 f"{source!r}"
             )
-        given = isinstance(source, nn.Module)
-        path = None if given else _import_path(source)
-        factory = (lambda: copy.deepcopy(source)) if given else source
+        path = None if isinstance(source, nn.Module) else _import_path(source)
+        factory = (lambda: copy.deepcopy(source)) if isinstance(source, nn.Module) else source
         with seeded():
             module = _call(factory)
-        if given:
+        if isinstance(source, nn.Module):
             _check_initialised_anew(module)
         structure = _structure(module)
         code = "" if path is None else source_hash(source)  # type: ignore[arg-type]
