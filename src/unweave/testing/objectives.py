@@ -91,7 +91,8 @@ def _built(objective: Objective, latent: Latent) -> tuple[Nets, Batch, Run]:
     size = dataset.size if objective.needs_full_batch else 16
     run = Run(data=small_data(), latent=latent, objective=objective, network=_network(objective),
               batch_size=size).resolve(dataset)  # fmt: skip
-    nets = run.build(dataset.shape).double()
+    assert run.likelihood is not None
+    nets = objective.build(latent, run.network, run.likelihood, dataset.shape).double()
     index = torch.randperm(dataset.size)[:size]
     return nets, Batch(dataset.images(index).double(), dataset.size), run
 
