@@ -374,6 +374,17 @@ def test_initial_weights_are_distributed_as_in_torch():
             assert ours[name].std().item() == pytest.approx(bound / math.sqrt(3), rel=0.1)
 
 
+@pytest.mark.parametrize("transposed", [False, True])
+@pytest.mark.parametrize("axes", [1, 3])
+def test_convolutions_over_other_axes_start_like_those_over_two(axes, transposed):
+    kind = f"Conv{'Transpose' if transposed else ''}"
+    of_size = {1: (64,), 2: (8, 8), 3: (4, 4, 4)}
+    layers = [getattr(nn, f"{kind}{n}d")(3, 5, of_size[n]) for n in (axes, 2)]
+    ours, expected = (initialise(layer, Noise(2)) for layer in layers)
+    for name, value in ours.items():
+        assert torch.equal(value.flatten(), expected[name].flatten())
+
+
 def test_glorot_weights_are_distributed_as_in_torch_and_biases_are_zero():
     """[Glorot2010] eq. 16, against `torch.nn.init.xavier_uniform_`."""
     module = nn.Sequential(nn.Conv2d(3, 40, 4), nn.ConvTranspose2d(40, 30, 4), nn.Linear(50, 60))

@@ -93,6 +93,43 @@ def test_modules_train_in_lanes_as_alone(source):
         torch.testing.assert_close(lanes.state.parameters[name][1], value[0], rtol=1e-4, atol=1e-5)
 
 
+class Scaled(nn.Module):
+    """Layers of several kinds, an own parameter and a buffer, all drawn where they are built."""
+
+    def __init__(self):
+        super().__init__()
+        self.conv, self.back = nn.Conv1d(1, 2, 4, 4), nn.ConvTranspose1d(2, 1, 2, 2)
+        self.scale = nn.Parameter(torch.randn(128))
+        self.attention = nn.MultiheadAttention(4, 2)
+        self.register_buffer("offset", torch.randn(128))
+        self.last = nn.Linear(128, 6)
+
+    def forward(self, x):
+        y = self.back(self.conv(x.flatten(1).unsqueeze(1))).flatten(1) * self.scale + self.offset
+        z = y.unflatten(1, (32, 4)).transpose(0, 1)
+        return self.last(y + self.attention(z, z, z)[0].transpose(0, 1).flatten(1))
+
+
+@pytest.mark.parametrize("source", [Scaled, lambda: Scaled()], ids=["class", "lambda"])
+def test_all_that_a_module_draws_is_a_function_of_the_seed(source):
+    run, dataset = small_run(network=uw.Modules(source, decoder)), SMALL.load(CPU)
+    runs, before = [dataclasses.replace(run, seed=seed) for seed in (3, 4)], torch.get_rng_state()
+    lanes = Lanes(runs, dataset, CPU).state
+    assert torch.equal(torch.get_rng_state(), before)
+    torch.rand(5)
+    alone = Lanes(runs[1:], dataset, CPU).state
+    for name, value in (alone.parameters | alone.buffers).items():
+        both = (lanes.parameters | lanes.buffers)[name]
+        assert torch.equal(both[1], value[0])
+        assert (value[0] == value[0].flatten()[0]).all() or not torch.equal(*both), name
+
+
+def test_a_module_that_cannot_be_drawn_anew_is_refused():
+    uw.Modules(nn.Sequential(encoder(), nn.BatchNorm1d(6), nn.PReLU(6)), decoder)
+    with pytest.raises(ValueError, match=r"scale of a Scaled .* pass a function that builds"):
+        uw.Modules(Scaled(), decoder)
+
+
 def test_a_module_with_data_dependent_control_flow_trains_one_lane_after_the_other(network):
     dataset = SMALL.load(CPU)
     branching = small_run(network=uw.Modules(Branching, decoder))

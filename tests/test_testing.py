@@ -302,6 +302,43 @@ def test_mistakes_of_a_network_are_caught(network, law):
         check_network(network, shape=(1, 6, 6))
 
 
+@uw.spec
+class Shared(BaseNetwork):
+    """Its encoder has a scale that is the same for all seeds, or never the same."""
+
+    varies: bool
+
+    def encoder(self, shape, outputs):
+        scale = np.random.default_rng(None if self.varies else 0).random(len(outputs))
+        return nn.Sequential(nn.Flatten(), nn.Linear(int(np.prod(shape)), len(outputs)),
+                             Drawn(torch.as_tensor(scale, dtype=torch.float32)))  # fmt: skip
+
+    def decoder(self, size, shape):
+        return uw.MLP((4,)).decoder(size, shape)
+
+
+class Drawn(nn.Module):
+    """A scale of its own, and offsets that are drawn and stay."""
+
+    def __init__(self, scale):
+        super().__init__()
+        self.scale = nn.Parameter(scale)
+        self.register_buffer("offset", torch.randn(len(scale)))
+
+    def forward(self, x):
+        return x * self.scale + self.offset
+
+
+@pytest.mark.parametrize(
+    ("varies", "law"),
+    [(False, "scale starts with the same values for every seed"),
+     (True, "scale starts with other values each time")],
+)  # fmt: skip
+def test_initial_weights_that_do_not_follow_the_seed_are_caught(varies, law):
+    with pytest.raises(AssertionError, match=law):
+        check_network(Shared(varies), shape=(6,))
+
+
 def test_a_network_part_without_parameters_passes():
     check_network(uw.Modules(nn.Identity(), nn.Linear(3, 6)), (6,), latent=Gaussian(3))
 

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import sys
 from collections.abc import Iterable, Mapping
+from pathlib import Path
 from typing import Any, TypeVar, get_args, get_origin
 
 from unweave.core.hints import nearest
@@ -134,4 +136,10 @@ def _chosen(name: str, annotation: Any, value: Any) -> Any:
     if ":" in value or value in announced():
         return {"kind": register(import_part(value))}
     number = " or a number" if float in flat_members(annotation) else ""
-    raise ValueError(f"{name}: {value!r} is not known: {nearest(value, union)[:-1]}{number}.")
+    own = f"; name an own part as MODULE:CLASS, {value}:NAME" if _is_module(value) else ""
+    raise ValueError(f"{name}: {value!r} is not known: {nearest(value, union)[:-1]}{number}{own}.")
+
+
+def _is_module(name: str) -> bool:
+    """Whether a user may have meant a module: a file here, or an imported one."""
+    return name in sys.modules or Path(f"{name}.py").is_file()

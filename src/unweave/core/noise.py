@@ -55,7 +55,8 @@ from __future__ import annotations
 
 import math
 import zlib
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -238,3 +239,14 @@ class Noise(NamedTuple):
 
 def _shaped(flat: Tensor, shape: Sequence[int]) -> Tensor:
     return flat.reshape((*flat.shape[:-1], *shape))
+
+
+@contextmanager
+def seeded(seed: int = 0) -> Iterator[None]:
+    """Let torch's own random numbers on the CPU start at a seed, and restore the caller's."""
+    before = torch.get_rng_state()
+    torch.default_generator.manual_seed(seed)
+    try:
+        yield
+    finally:
+        torch.set_rng_state(before)

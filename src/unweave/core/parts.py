@@ -50,6 +50,10 @@ class MissingPart(ValueError):
     """A part of a stored run is defined in a module that is not imported."""
 
 
+class ChangedPart(MissingPart):
+    """A part of a stored run is no longer what the run needs."""
+
+
 class ImportedByName(ABC):
     """A field whose value on the command line is the name of something to import."""
 
@@ -133,6 +137,8 @@ def import_part(name: str) -> type:
 
 def import_module(name: str) -> None:
     """Import a module from the working directory or from the installed packages."""
+    if "," in name:
+        raise ValueError(f"expected one module, got {name!r}: repeat --import for each")
     if not all(step.isidentifier() for step in name.split(".")) or name.endswith(".py"):
         raise ValueError(f"expected the name of a module, my_parts for my_parts.py, got {name!r}")
     if _module(name) is not None:
@@ -286,7 +292,19 @@ class Open:
 
         def validate(value: Any, inner: core_schema.ValidatorFunctionWrapHandler) -> Any:
             if isinstance(value, dict) and is_part_name(value.get("kind")):
-                value = from_content(find_part(value["kind"]), value)
+                value = from_content(_find_stored(value), value)
+            if isinstance(value, type):
+                raise ValueError(f"expected an object, got its class: use {value.__name__}(...)")
+            if (
+                is_outside(type(value))
+                and not hasattr(value, "kind")
+                and any(
+                    hasattr(value, method) for base in bases for method in base.__abstractmethods__
+                )
+            ):
+                raise ValueError(
+                    f"{type(value).__name__} is not a spec: decorate it with @unweave.spec"
+                )
             if is_own(type(value)) or (isinstance(value, bases) and is_outside(type(value))):
                 return _accepted(value, bases)
             return inner(value)
@@ -356,14 +374,31 @@ def unannounced(modules: Iterable[str]) -> list[str]:
 
 def from_content(cls: type, content: dict[str, Any]) -> Any:
     """Make an own part from its JSON form, and warn if its code is no longer the same."""
-    stored = content.get(HASH, "")
-    if stored and stored != source_hash(cls):
-        warn_changed(part_name(cls))
+    name, stored = part_name(cls), content.get(HASH, "")
+    changed = stored and stored != source_hash(cls)
+    if changed:
+        warn_changed(name)
     fields = {name: value for name, value in content.items() if name not in ("kind", HASH)}
     try:
         return cls(**fields)
-    except TypeError as error:
-        raise ValueError(f"{part_name(cls)}: {error}") from None
+    except (TypeError, ValueError) as error:
+        if changed:
+            raise ChangedPart(
+                f"the class {name} has changed ({error}): restore it, or train again"
+            ) from None
+        raise ValueError(f"{name}: {error}" if isinstance(error, TypeError) else error) from None
+
+
+def _find_stored(content: dict[str, Any]) -> type:
+    """Return the class of an own part in JSON form; one with a hash was stored."""
+    try:
+        return find_part(content["kind"])
+    except MissingPart:
+        raise
+    except ValueError as error:
+        if HASH not in content:
+            raise
+        raise ChangedPart(f"the class has changed ({error}): restore it, or train again") from None
 
 
 def warn_changed(name: str) -> None:

@@ -15,6 +15,7 @@ from __future__ import annotations
 import dataclasses
 import functools
 import hashlib
+import inspect
 import json
 import re
 from collections.abc import Mapping
@@ -44,6 +45,7 @@ from unweave.core.parts import (
     content_of,
     find_part,
     from_content,
+    is_outside,
     is_own,
     is_part_name,
     part_name,
@@ -89,9 +91,30 @@ def spec(cls: type[T]) -> type[T]:
 
     Invalid values raise a ValueError of one line that says what to do.
     """
+    if is_outside(cls):
+        _check_annotated(cls)
     validator: Any = classmethod(_reject_booleans)
     setattr(cls, "_reject_booleans", model_validator(mode="before")(validator))  # noqa: B010
     return plain_errors(cast(type[T], dataclass(frozen=True, config=CONFIG)(cls)))
+
+
+def _check_annotated(cls: type) -> None:
+    """Refuse a value without an annotation that its author must have meant as a field."""
+    for name, value in vars(cls).items():
+        inherited = name in getattr(cls.__base__, "__dataclass_fields__", {})
+        if (
+            name not in inspect.get_annotations(cls)
+            and not name.startswith("_")
+            and not name.isupper()
+            and name not in ("kind", "revision")
+            and (inherited or not hasattr(cls.__base__, name))
+            and isinstance(value, (bool, int, float, str))
+        ):
+            hint = type(value).__name__
+            raise ValueError(
+                f"{cls.__name__}.{name} is no setting without an annotation: write "
+                f"{name}: {hint} = {value!r}"
+            )
 
 
 def _reject_booleans(cls: type, given: Any) -> Any:

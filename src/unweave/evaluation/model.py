@@ -450,6 +450,11 @@ def as_data(data: Any, device: torch.device) -> tuple[Data, Dataset]:
             f"expected observations as an array, a path or a data spec, got the class "
             f"{data.__name__}: create one, as in {data.__name__}(...)"
         )
+    if callable(getattr(data, "load", None)) and not hasattr(data, "kind"):
+        raise ValueError(
+            f"expected a data spec, got a {type(data).__name__} that is none: decorate the class "
+            "with @unweave.spec"
+        )
     if isinstance(data, DataSpec):
         return data, data.load(device)
     return from_array(data, device=device)

@@ -7,6 +7,7 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, fields, replace
 from functools import partial, wraps
+from numbers import Real
 from typing import Any, Protocol, TypedDict
 
 import numpy as np
@@ -229,7 +230,14 @@ class _Call:
 
     def score(self, inputs: Inputs) -> Score:
         score = self.function(inputs, **self.options)
-        return score if isinstance(score, Score) else inputs.score(score)
+        if isinstance(score, Score):
+            return score
+        if not isinstance(score, Real):
+            raise ValueError(
+                f"expected a number or inputs.score(...) from the metric "
+                f"{self.function.__name__}, got a {type(score).__name__}"
+            )
+        return inputs.score(float(score))
 
     def subset_value(self, size: int, rng: np.random.Generator) -> float:
         rows = rng.permutation(self.rows)[:size]

@@ -1,7 +1,7 @@
 """Initial weights, a function of the seed that is the same on every device and in every lane."""
 
 import math
-from typing import Literal, Protocol, runtime_checkable
+from typing import Literal, Protocol, cast, runtime_checkable
 
 from torch import Tensor, nn
 
@@ -20,7 +20,15 @@ class SelfInitialising(Protocol):
 
 
 Init = Literal["fan-in", "glorot"]
-LAYERS = (nn.Linear, nn.Conv2d, nn.ConvTranspose2d)
+LAYERS = (
+    nn.Linear,
+    nn.Conv1d,
+    nn.Conv2d,
+    nn.Conv3d,
+    nn.ConvTranspose1d,
+    nn.ConvTranspose2d,
+    nn.ConvTranspose3d,
+)
 
 
 class NormalStack(nn.Sequential):
@@ -38,7 +46,8 @@ def initialise(module: nn.Module, noise: Noise, init: Init = "fan-in") -> dict[s
     1 / sqrt(fan in), like `torch.nn` (which takes the second axis as the fan of a transposed
     convolution); "glorot" bounds weights by sqrt(6 / (fan in + fan out)) and starts biases at 0,
     like TensorFlow, [Glorot2010] eq. 16. A `NormalStack` and `SelfInitialising` modules follow
-    their own rules, and all other parameters start as they were built.
+    their own rules. All other parameters start as they were built, so build the module with torch's
+    random numbers from the seed, as `Run.build` does.
     """
     values = {name: p.detach().to(noise.device) for name, p in module.named_parameters()}
     stacks = [part for part in module.modules() if isinstance(part, NormalStack)]
@@ -53,12 +62,11 @@ def initialise(module: nn.Module, noise: Noise, init: Init = "fan-in") -> dict[s
     return values
 
 
-def _uniform(
-    layer: nn.Linear | nn.Conv2d | nn.ConvTranspose2d, path: str, noise: Noise, init: Init
-) -> dict[str, Tensor]:
-    bound = 1 / math.sqrt(layer.weight[0].numel())
+def _uniform(layer: nn.Module, path: str, noise: Noise, init: Init) -> dict[str, Tensor]:
+    weight = cast(Tensor, layer.weight)
+    bound = 1 / math.sqrt(weight[0].numel())
     if init == "glorot":
-        bound = math.sqrt(6 / (layer.weight[0].numel() + layer.weight[:, 0].numel()))
+        bound = math.sqrt(6 / (weight[0].numel() + weight[:, 0].numel()))
     values = {}
     for name, p in layer.named_parameters(prefix=path, recurse=False):
         value = bound * (2 * noise.uniform(p.shape, name, p.dtype) - 1)

@@ -15,6 +15,7 @@ from pydantic_core import core_schema
 from torch import Tensor, nn
 from torch.func import functional_call, grad, vmap
 
+from unweave.core.noise import seeded
 from unweave.core.parts import (
     UNNAMED,
     ImportedByName,
@@ -80,13 +81,17 @@ class ModuleSource(ImportedByName):
             )
         path = None if isinstance(source, nn.Module) else _import_path(source)
         factory = (lambda: copy.deepcopy(source)) if isinstance(source, nn.Module) else source
-        structure = _structure(_call(factory))
+        with seeded():
+            module = _call(factory)
+        if isinstance(source, nn.Module):
+            _check_initialised_anew(module)
+        structure = _structure(module)
         code = "" if path is None else source_hash(source)  # type: ignore[arg-type]
         self.identity = f"{path}@{code}{structure}" if path else _STRUCTURE + structure
         _known[self.identity] = factory
 
     def build(self) -> nn.Module:
-        """Build the module; its weights are drawn afterwards by `initialise`."""
+        """Build the module with torch's random numbers; `initialise` then draws most weights."""
         if self.identity in _known:
             return _call(_known[self.identity])
         advice = "pass the modules again, network=uw.Modules(encoder, decoder)"
@@ -166,8 +171,10 @@ class Modules:
     maps (B, *shape) to the (B, outputs) that the latent space needs, `latent.outputs`; the decoder
     maps codes (B, D) to what the likelihood reads, `likelihood.raw_shape(shape)`.
 
-    Linear and convolutional layers are initialised anew for every seed; other parameters keep the
-    values they were built with. All parameters are trained, so none may be frozen, shared between
+    Linear and convolutional layers are initialised anew for every seed; other parameters and
+    buffers start as the function builds them with torch's random numbers from that seed. A module
+    that was passed itself cannot be built again, so such parameters must be constants there, as in
+    a normalisation. All parameters are trained, so none may be frozen, shared between
     layers or unused. Modules must be deterministic: no dropout. Runs train side by side if
     `torch.func.vmap` can map the modules, and otherwise one after the other.
     """
@@ -209,23 +216,37 @@ def _find_factory(path: str, advice: str) -> Callable[[], nn.Module]:
 
 
 def _call(factory: Callable[[], nn.Module]) -> nn.Module:
-    """Call a factory with a fixed seed, so that it builds the same module every time."""
-    with torch.random.fork_rng(devices=[]):
-        torch.manual_seed(0)
-        module = factory()
+    module = factory()
     if not isinstance(module, nn.Module):
         raise ValueError(f"expected a torch.nn.Module from {factory!r}, got {module!r}")
     return module
 
 
-def _structure(module: nn.Module) -> str:
-    """Hash layers, their code, names and shapes, and the values that `initialise` keeps."""
-    initialised = {
+def _initialised(module: nn.Module) -> set[str]:
+    """Return the names of the parameters that `initialise` draws."""
+    return {
         f"{path}.{name}".lstrip(".")
         for path, layer in module.named_modules()
         if isinstance(layer, LAYERS)
         for name, _ in layer.named_parameters(recurse=False)
     }
+
+
+def _check_initialised_anew(module: nn.Module) -> None:
+    """Refuse a given module if some of its parameters would start the same for every seed."""
+    drawn = _initialised(module)
+    for name, value in module.named_parameters():
+        if name not in drawn and value.numel() and (value != value.flatten()[0]).any():
+            layer = type(module.get_submodule(name.rpartition(".")[0])).__name__
+            raise ValueError(
+                f"the parameter {name} of a {layer} cannot be drawn anew for each seed from a "
+                "module that is already built; pass a function that builds the module"
+            )
+
+
+def _structure(module: nn.Module) -> str:
+    """Hash layers, their code, names and shapes, and the values that `initialise` keeps."""
+    initialised = _initialised(module)
     content, codes = hashlib.sha256(repr(module).encode()), []
     for name, value in module.state_dict().items():
         content.update(f"{name} {tuple(value.shape)}".encode())

@@ -11,7 +11,7 @@ write `model_loss` if one forward pass is not enough.
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
 from types import MappingProxyType
-from typing import ClassVar, Literal, NamedTuple, TypeVar, cast
+from typing import Any, ClassVar, Literal, NamedTuple, TypeVar, cast
 
 import torch
 from torch import Tensor, nn
@@ -175,7 +175,23 @@ class VAEObjective(BaseObjective):
 
     def model_loss(self, nets: Nets, batch: Batch, noise: Noise, carry: Carry) -> Loss:
         forward = nets.model(batch.x, noise)
-        return self.loss(forward, batch, noise), carry_from(forward)
+        return checked_terms(self, self.loss(forward, batch, noise)), carry_from(forward)
+
+
+def checked_terms(objective: object, terms: Any) -> Terms:
+    """Return the terms of a loss, or raise a ValueError that says what a loss returns."""
+    wrong = (
+        terms
+        if not isinstance(terms, dict)
+        else next((each for each in terms.values() if not isinstance(each, Term)), None)
+    )
+    if not isinstance(terms, dict) or wrong is not None:
+        raise ValueError(
+            f"{type(objective).__name__}.loss: expected a dict of terms, such as "
+            '{"distortion": Term(1.0, forward.distortion), ...}, got '
+            f"{'a dict with ' if isinstance(terms, dict) else ''}a {type(wrong).__name__}"
+        )
+    return terms
 
 
 def total(terms: Terms) -> Tensor:

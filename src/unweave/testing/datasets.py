@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import torch
 
+from unweave.core.noise import seeded
 from unweave.data import Data
-from unweave.data.dataset import MISSING
+from unweave.data.dataset import MISSING, Dataset
 from unweave.latents import Gaussian
 from unweave.networks import MLP
 from unweave.objectives import VAE
-from unweave.testing.laws import CPU, check_spec, check_training, require, seeded
+from unweave.testing.laws import CPU, check_spec, check_training, require
 from unweave.training.run import Run
 
 
@@ -23,9 +24,15 @@ def check_dataset(data: Data) -> None:
     """
     check_spec(data, Run(data=data))
     dataset = data.load(CPU)
+    require(
+        isinstance(dataset, Dataset),
+        f"load: expected a dataset, got {type(dataset).__name__}: return one, such as "
+        "array_dataset(...).to(device)",
+    )
     require(dataset.size > 1, f"expected several observations, got {dataset.size}")
     index = torch.arange(0, dataset.size, max(1, dataset.size // 50))
     x = dataset.images(index)
+    require(isinstance(x, torch.Tensor), f"images: expected a tensor, got {type(x).__name__}")
     require(x.dtype == torch.float32, f"expected float32 observations, got {x.dtype}")
     require(
         tuple(x.shape) == (len(index), *dataset.shape),

@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from unweave.core.noise import Noise
+from unweave.core.noise import Noise, seeded
 from unweave.latents import Distribution, Latent, with_hard_samples
 from unweave.networks import MLP
 from unweave.objectives import VAE
@@ -15,7 +15,6 @@ from unweave.testing.laws import (
     check_spec,
     check_training,
     require,
-    seeded,
     small_data,
 )
 from unweave.training.run import Run

@@ -6,7 +6,7 @@ import contextlib
 import dataclasses
 import math
 import tempfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -30,17 +30,6 @@ def require(holds: object, message: str) -> None:
     """Raise an AssertionError, whichever way Python was started."""
     if not holds:
         raise AssertionError(message)
-
-
-@contextlib.contextmanager
-def seeded() -> Iterator[None]:
-    """Run a check with torch's random numbers from seed 0, and restore the caller's."""
-    before = torch.get_rng_state()
-    torch.default_generator.manual_seed(0)
-    try:
-        yield
-    finally:
-        torch.set_rng_state(before)
 
 
 def check_spec(part: Any, run: Run) -> None:

@@ -8,13 +8,13 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from unweave.core.noise import Noise
+from unweave.core.noise import Noise, seeded
 from unweave.data import from_array
 from unweave.latents import Gaussian
 from unweave.likelihoods import Likelihood, Observation
 from unweave.networks import MLP
 from unweave.objectives import VAE
-from unweave.testing.laws import DRAWS, check_mean, check_spec, check_training, require, seeded
+from unweave.testing.laws import DRAWS, check_mean, check_spec, check_training, require
 from unweave.training.run import Run
 
 _OUTPUTS = (-1.5, 0.0, 0.7)  # of the decoder

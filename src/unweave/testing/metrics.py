@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import inspect
 import math
 from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
+from unweave.core.noise import seeded
 from unweave.metrics import Score
-from unweave.testing.laws import require, seeded
+from unweave.testing.laws import require
 
 
 @seeded()
@@ -26,6 +28,13 @@ def check_metric(metric: Callable[..., float | Score], *, codes: int = 4) -> Non
     """
     if codes < 1:
         raise ValueError(f"codes: expected at least 1, got {codes}")
+    try:
+        inspect.signature(metric).bind(0, 0)
+    except TypeError:
+        raise AssertionError(
+            f"expected a function of codes and factors, got {metric.__name__}"
+            f"{inspect.signature(metric)}: decorate it with @unweave.metrics.metric"
+        ) from None
     random = np.random.default_rng(0)
     factors = random.integers(0, 4, (1_000, 3))
     copied = random.normal(size=(1_000, codes))

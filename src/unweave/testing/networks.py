@@ -2,22 +2,30 @@
 
 from __future__ import annotations
 
+import dataclasses
+
 import numpy as np
 import torch
 
+from unweave.core.noise import seeded
 from unweave.data import from_array
 from unweave.latents import Categorical, Gaussian, Latent, Product
 from unweave.networks import Network, Shape
 from unweave.objectives import VAE
-from unweave.testing.laws import check_spec, check_training, require, seeded
+from unweave.testing.laws import CPU, check_spec, check_training, require
 from unweave.training.run import Run
+from unweave.training.state import initial_state
 
 
 @seeded()
 def check_network(
     network: Network, shape: Shape = (1, 64, 64), *, latent: Latent | None = None
 ) -> None:
-    """Check a network: shapes of encoder and decoder, gradients of all weights, lanes, resumption.
+    """Check a network.
+
+    Encoder and decoder have the stated shapes; each weight has a gradient; weights start with other
+    values for other seeds, and with the same for the same seed; runs in lanes equal runs alone; and
+    an interrupted run ends with the same bits.
 
     Args:
         network: the spec of an encoder and a decoder.
@@ -51,5 +59,26 @@ def check_network(
         require(not idle, f"{part}: these parameters get no gradient: {', '.join(idle)}")
     images = np.random.default_rng(0).integers(0, 2, (40, *shape)).astype(np.uint8)
     data, dataset = from_array(images, axes="nchw" if len(shape) == 3 else None)
-    run = Run(data=data, latent=latent or Gaussian(3), objective=VAE(), network=network)
+    run = Run(data=data, latent=latent or Gaussian(3), objective=VAE(), network=network,
+              batch_size=16)  # fmt: skip
+    _check_seeds(run.resolve(dataset), dataset.shape)
     check_training(run, dataset)
+
+
+def _check_seeds(run: Run, shape: Shape) -> None:
+    """The initial state is a function of the seed, and no random parameter ignores it."""
+    runs = [dataclasses.replace(run, seed=seed) for seed in (0, 1, 0)]
+    state = initial_state(runs, run.build(shape), shape, CPU, half=False)
+    for name, value in (state.parameters | state.buffers).items():
+        require(
+            torch.equal(value[0], value[2]),
+            f"{name} starts with other values each time it is built with the same seed: draw them "
+            "with torch's random numbers",
+        )
+    for name, value in state.parameters.items():
+        constant = (value[0] == value[0].flatten()[:1]).all()
+        require(
+            constant or not torch.equal(value[0], value[1]),
+            f"{name} starts with the same values for every seed: draw them with torch's random "
+            "numbers, or keep fixed numbers with register_buffer",
+        )

@@ -9,7 +9,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from unweave.core.noise import Noise
+from unweave.core.noise import Noise, seeded
 from unweave.core.schedules import at
 from unweave.latents import Bernoulli, Categorical, Gaussian, Latent, Product, StudentT, Uniform
 from unweave.networks import MLP, Network
@@ -19,7 +19,6 @@ from unweave.testing.laws import (
     check_spec,
     check_training,
     require,
-    seeded,
     small_data,
 )
 from unweave.training.run import Run
@@ -92,7 +91,8 @@ def _built(objective: Objective, latent: Latent) -> tuple[Nets, Batch, Run]:
     size = dataset.size if objective.needs_full_batch else 16
     run = Run(data=small_data(), latent=latent, objective=objective, network=_network(objective),
               batch_size=size).resolve(dataset)  # fmt: skip
-    nets = run.build(dataset.shape).double()
+    assert run.likelihood is not None
+    nets = objective.build(latent, run.network, run.likelihood, dataset.shape).double()
     index = torch.randperm(dataset.size)[:size]
     return nets, Batch(dataset.images(index).double(), dataset.size), run
 

@@ -12,6 +12,7 @@ import torch
 from unweave import likelihoods
 from unweave.core import spec as specs
 from unweave.core.html import spec_html
+from unweave.core.noise import seeded
 from unweave.core.optimisers import Adam
 from unweave.core.schedules import Schedule
 from unweave.core.spec import Count, Seed, spec
@@ -176,10 +177,16 @@ class Run:
         with torch.device("meta"):
             return self.build(shape), rows * (2 * math.prod(shape) + sum(self.latent.variables))
 
-    def build(self, shape: Shape) -> Nets:
-        """Build the networks of all players, for observations of a shape."""
+    def build(self, shape: Shape, seed: int = 0) -> Nets:
+        """Build the networks of all players, for observations of a shape.
+
+        Modules that draw values with torch's random numbers get those of `seed`. What is not in
+        the state of a module has to be the same for all seeds, so only the initial state of a run
+        is built with its own seed.
+        """
         assert self.likelihood is not None
-        return self.objective.build(self.latent, self.network, self.likelihood, shape)
+        with seeded(seed):
+            return self.objective.build(self.latent, self.network, self.likelihood, shape)
 
     def _network(self, shape: Shape) -> Network | None:
         """The autoencoder's network, if the objective trains an autoencoder."""

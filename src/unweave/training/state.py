@@ -10,7 +10,7 @@ from torch import Tensor, nn
 
 from unweave.core.noise import Noise
 from unweave.core.optimisers import Adam
-from unweave.networks import initialise
+from unweave.networks import Shape, initialise
 from unweave.objectives import MODEL, Nets
 from unweave.training.flat_parameters import FlatParameters, Tensors
 from unweave.training.memory import shared
@@ -125,18 +125,25 @@ class LaneState:
         ]
 
 
-def initial_state(runs: Sequence[Run], nets: Nets, device: torch.device, half: bool) -> LaneState:
-    """Return the state before the first step: each run's parameters depend on its seed alone."""
+def initial_state(
+    runs: Sequence[Run], nets: Nets, shape: Shape, device: torch.device, half: bool
+) -> LaneState:
+    """Return the state before the first step: the tensors of a run depend on its seed alone."""
     run = runs[0]
-    initial = [initialise(nets, Noise(r.seed, 0, "initial", device), r.init) for r in runs]
-    parameters = {name: torch.stack([v[name] for v in initial]) for name in initial[0]}
-    buffers = {
-        name: torch.stack([value] * len(runs))
-        for name, value in nets.state_dict().items()
-        if name not in parameters
-    }
+    lanes = [_initial_tensors(each, shape, device) for each in runs]
+    parameters, buffers = (
+        {name: torch.stack([lane[kind][name] for lane in lanes]) for name in lanes[0][kind]}
+        for kind in (0, 1)
+    )
     optimisers = {MODEL: run.optimiser, **run.objective.optimisers}
     return LaneState(nets, optimisers, parameters, buffers, half)
+
+
+def _initial_tensors(run: Run, shape: Shape, device: torch.device) -> tuple[Tensors, Tensors]:
+    nets = run.build(shape, run.seed)
+    parameters = initialise(nets, Noise(run.seed, 0, "initial", device), run.init)
+    tensors = nets.state_dict().items()
+    return parameters, {name: v.to(device) for name, v in tensors if name not in parameters}
 
 
 def check_tensors(what: str, found: Tensors, expected: Tensors) -> None:

@@ -60,7 +60,8 @@ class Lanes:
         processes.check_networks(self.nets)
         self.players = [update.player for update in runs[0].objective.updates]
         self.teacher = LabelTargets(runs[0].labels, runs[0].latent, dataset)
-        self.state = initial_state(runs, self.nets, device, half=on_gpu and precision == "bf16")
+        half = on_gpu and precision == "bf16"
+        self.state = initial_state(runs, self.nets, dataset.shape, device, half)
         self.step = 0
         self._set_up()
 

@@ -1,0 +1,165 @@
+"""Mistakes in users' own parts: each error says what to do."""
+
+import importlib
+import linecache
+import sys
+
+import numpy as np
+import pytest
+
+import unweave as uw
+from unweave.core import parts
+from unweave.core.assignments import override
+from unweave.metrics import metric
+from unweave.networks import BaseNetwork
+from unweave.objectives import VAEObjective
+from unweave.testing import check_dataset, check_metric, check_objective
+from unweave.training.run import Run
+
+SOURCE = """
+import unweave as uw
+from unweave.objectives import VAEObjective, elbo_terms
+
+
+@uw.spec
+class Other(VAEObjective):
+    scale: float = 2.0
+
+    def loss(self, forward, batch, noise):
+        return elbo_terms(forward)
+"""
+
+
+@pytest.fixture
+def module(tmp_path, monkeypatch):
+    """A module `mistaken` in a folder that is the working directory."""
+    (tmp_path / "mistaken.py").write_text(SOURCE)
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "path", [*sys.path])
+    monkeypatch.setattr(parts, "_used", {})
+    yield tmp_path / "mistaken.py"
+    sys.modules.pop("mistaken", None)
+
+
+@pytest.mark.parametrize("change", [("Other", "Another"), ("scale:", "share:")])
+@pytest.mark.filterwarnings("ignore::unweave.core.parts.OwnPartWarning")
+def test_a_stored_part_whose_class_has_changed_is_not_called_damaged(module, change, unweave):
+    small = ("data=blobs", "network=mlp", "steps=2", "--store", "runs")
+    assert unweave("train", "objective=mistaken:Other", "objective.scale=3", *small)[0] == 0
+    (run,) = (module.parent / "runs").iterdir()
+    module.write_text(SOURCE.replace(*change) + "# so that its length differs")
+    sys.modules.pop("mistaken")
+    parts._used.clear()
+    importlib.invalidate_caches()
+    linecache.checkcache()
+    code, _, err = unweave("--import", "mistaken", "evaluate", str(run), "--metrics", "mig")
+    err = " ".join(err.split())
+    assert code == 2
+    assert "restore it, or train again" in err
+    assert "damaged" not in err
+
+
+@pytest.mark.usefixtures("module")
+def test_the_command_line_says_how_to_name_own_parts_and_modules(unweave):
+    with pytest.raises(ValueError, match="name an own part as MODULE:CLASS, mistaken:NAME"):
+        override(Run, ["objective=mistaken"])
+    code, _, err = unweave("--import", "a,b,c", "runs")
+    assert code == 2
+    assert "repeat --import" in err
+
+
+class Rings:
+    """A dataset that is not decorated."""
+
+    def load(self, device):
+        return uw.data.array_dataset(np.eye(40)).to(device)
+
+
+@uw.spec
+class NoReturn:
+    """Its `load` has no return."""
+
+    def load(self, device):
+        uw.data.array_dataset(np.eye(40)).to(device)
+
+
+@uw.spec
+class OfNumpy:
+    """Its observations are numpy arrays."""
+
+    def load(self, device):
+        dataset = uw.data.array_dataset(np.eye(40)).to(device)
+        images = dataset.images
+        object.__setattr__(dataset, "images", lambda index: images(index).numpy())
+        return dataset
+
+
+@uw.spec
+class Bare(VAEObjective):
+    """Its loss is a number, or a dict of numbers."""
+
+    inside: bool
+
+    def loss(self, forward, batch, noise):
+        value = (forward.distortion + forward.rate).mean()
+        return {"loss": value} if self.inside else value
+
+
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        (lambda: uw.fit(Rings()), "Rings that is none: decorate the class with @unweave.spec"),
+        (lambda: check_dataset(Rings()), "Rings is not a spec: decorate it with"),
+        (lambda: Run(objective=Bare), r"objective: expected an object, got its class: use Bare"),
+        (lambda: Run(network=BaseNetwork), "network: expected an object, got its class"),
+        (lambda: check_dataset(NoReturn), "data: expected an object, got its class"),
+        (lambda: check_objective(Bare(False)),
+         r"Bare.loss: expected a dict of terms, .* got a Tensor"),
+        (lambda: check_objective(Bare(True)), "expected a dict of terms, .* got a dict with"),
+    ],
+)  # fmt: skip
+def test_mistakes_are_explained(call, message):
+    with pytest.raises(ValueError, match=message):
+        call()
+
+
+@pytest.mark.parametrize(
+    ("data", "message"),
+    [(NoReturn(), "load: expected a dataset, got NoneType: return one"),
+     (OfNumpy(), "images: expected a tensor, got ndarray")],
+)  # fmt: skip
+def test_mistakes_of_a_dataset_are_explained(data, message):
+    with pytest.raises(AssertionError, match=message):
+        check_dataset(data)
+
+
+def test_a_setting_without_an_annotation_is_refused():
+    with pytest.raises(ValueError, match=r"write gamma: float = 3.0"):
+
+        @uw.spec
+        class Forgetful(VAEObjective):
+            gamma = 3.0
+
+    with pytest.raises(ValueError, match=r"write beta: float = 3.0"):
+
+        @uw.spec
+        class Overriding(uw.BetaVAE):
+            beta = 3.0
+
+
+@pytest.mark.parametrize("value", [None, {"score": 1.0}, np.ones(3)], ids=str)
+def test_a_metric_that_returns_no_number_is_named(value):
+    @metric
+    def strange(inputs):
+        return value
+
+    with pytest.raises(ValueError, match=r"number or inputs.score\(...\) from the metric strange"):
+        strange(np.random.default_rng(0).random((50, 2)), np.arange(50)[:, None] % 3)
+
+
+def test_a_metric_without_its_decorator_is_explained():
+    def plain(inputs):
+        return 0.5
+
+    with pytest.raises(AssertionError, match="decorate it with @unweave"):
+        check_metric(plain)
