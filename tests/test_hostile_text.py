@@ -51,7 +51,7 @@ def test_csv_cells_are_no_formulas_and_come_back(tmp_path):
     path.write_text(text, encoding="utf-8")
     read = read_csv(path)
     assert read.names == ["name", *map(visible, NAMES)]
-    assert [line[0] for _, line in read.lines] == [*map(visible, NAMES), *numbers]
+    assert list(read.columns[0]) == [*map(visible, NAMES), *numbers]
     assert unquoted("'quoted'") == "'quoted'"
 
 

@@ -119,7 +119,7 @@ def test_as_many_observations_are_measured_together_as_memory_holds(monkeypatch,
 def test_a_part_of_a_study_is_drawn_with_the_seeds_that_all_weights_have():
     sweep = Sweep(Mixing(matrix=((1.0,),)), latents=1, betas=(1.0, 2.0), seeds=tuple(range(150)))
     assert [run.seed for run in sweep.runs] == [*range(100)] * 2 + [*range(100, 150)] * 2
-    study = sweep.study("part", lambda model: {}, lambda results: [])
+    study = sweep.study("part", lambda model: {}, lambda results: [], deep.SeenAndFresh)
     names = ("elbo", "tie", "reconstruction", "rate", "mie", "printed")
     terms = dict.fromkeys(names, 1.0)
     networks = [Network(run, {}, terms | {"fresh": terms, "samples": 10}, {}) for run in sweep.runs]

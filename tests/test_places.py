@@ -3,6 +3,7 @@
 import json
 import sys
 from contextlib import contextmanager
+from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
@@ -211,7 +212,7 @@ def test_tasks_on_slurm_avoid_hosts_unless_there_are_no_others():
                 raise RuntimeError("Requested node configuration is not available")
             return [QueuedJob(text) for text in texts]
 
-    jobs = ArrayJobs(Executor(), uw.Slurm(cluster="local", gpus=0), "cpu")
+    jobs = ArrayJobs(Executor(), uw.Slurm(cluster="local", gpus=0), "cpu", Path())
     jobs.submit(["1"])
     jobs.submit(["2"], frozenset({"h1"}))
     assert jobs.submit(["3"], frozenset({"h1", "h2"})) == ["3"]

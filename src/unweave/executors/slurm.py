@@ -291,7 +291,7 @@ class _Left:
                 soft_wrap=True,
             )
         for path in self._files:
-            path.unlink(missing_ok=True)
+            files.delete(path)
 
 
 def _those_listed(texts: dict[str, str]) -> dict[str, str]:

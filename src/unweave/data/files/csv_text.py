@@ -24,10 +24,10 @@ _THREE_DIGITS = re.compile(r"[+-]?[1-9]\d{0,2},\d{3}")  # 1,234, which English w
 
 
 @final
-class Cells(Sequence[str]):
+class TextCells(Sequence[str]):
     """The cells of a column in blocks of joined text: a text of Python takes 50 bytes more.
 
-    >>> cells = Cells(2)
+    >>> cells = TextCells(2)
     >>> cells.add(["1", "red"])
     >>> cells.add([""])
     >>> cells[1], cells[1:], len(cells)
@@ -69,7 +69,7 @@ class CsvText(NamedTuple):
     """The names of the columns of a CSV file, and their cells."""
 
     names: list[str]
-    columns: list[Cells]
+    columns: list[TextCells]
     lines: Sequence[int]  # the number of the line of each row in the file
     named: bool  # whether the names are those of the first line
     delimiter: str
@@ -117,10 +117,10 @@ def read_csv(path: Path) -> CsvText:
 
 def _columns(
     rows: Iterator[tuple[int, list[str]]], width: int
-) -> tuple[Sequence[int], list[Cells], tuple[int, int] | None]:
+) -> tuple[Sequence[int], list[TextCells], tuple[int, int] | None]:
     """Read lines: their numbers, and cells by column; number and length of one of another width."""
     step = max(1, _AT_ONCE // max(1, width))
-    numbers, columns, ragged = array("q"), [Cells(step) for _ in range(width)], None
+    numbers, columns, ragged = array("q"), [TextCells(step) for _ in range(width)], None
     while block := list(itertools.islice(rows, step)):
         others = ((number, len(line)) for number, line in block if len(line) != width)
         ragged = ragged or next(others, None)

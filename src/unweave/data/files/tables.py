@@ -15,8 +15,8 @@ import numpy as np
 
 from unweave.core.hints import nearest
 from unweave.data.files.csv_text import (
-    Cells,
     CsvText,
+    TextCells,
     are_numbered,
     has_decimal_commas,
     is_number,
@@ -285,7 +285,7 @@ class CsvFile:
         return columns
 
     @cached_property
-    def _texts(self) -> dict[str, Cells]:
+    def _texts(self) -> dict[str, TextCells]:
         """The cells of each column as they are written."""
         return dict(zip(self.names, self._table.columns, strict=True))
 
