@@ -1,4 +1,4 @@
-"""Where the workers of a pool are, and which places get no more tasks because tasks die there."""
+"""The places where a pool has workers, and which of them to avoid because tasks die there."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ class Places:
             self._lost.pop(ended.place, None)
 
     def to_avoid(self, lost: Set[str]) -> frozenset[str]:
-        """Return which places a task should avoid that was lost at some.
+        """Return the places that a task should avoid, given those where it was lost.
 
         These are the broken places and those that lost it, unless nothing else is left.
         """

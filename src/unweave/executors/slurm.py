@@ -241,7 +241,7 @@ class ArrayJobs:
             return Ended("died", f"job {job.job_id}: {error_line(error, -1)}")
 
     def _lost(self, job: Any, names: set[str]) -> Ended:
-        """Say what is known of a job that has no result."""
+        """Describe the end of a job that has no result."""
         self._seen |= any(each.paths.stdout.name in names for each in self._jobs.values())
         if job.paths.stdout.name in names:
             lines = job.paths.stderr.read_text(errors="replace").strip().splitlines()
@@ -280,7 +280,7 @@ class _Left:
         return None
 
     def write(self, more: Mapping[Hashable, str]) -> None:
-        """Record and name the jobs that go on: these, and those that nobody has taken over."""
+        """Record and print the jobs that go on: these, and earlier ones not taken over."""
         going = _those_listed({**self._texts, **{str(key): text for key, text in more.items()}})
         if going:
             files.write_json(self._folder / f"left-{uuid4().hex}.json", going)

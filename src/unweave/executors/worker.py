@@ -70,7 +70,7 @@ class Ended(NamedTuple):
 
     @property
     def may_lack_memory(self) -> bool:
-        """Whether its worker died without an answer, or with one that says so."""
+        """Whether its worker died without an answer, or reported that memory ran out."""
         return not self.host or is_out_of_memory(RuntimeError(self.text))
 
     @property

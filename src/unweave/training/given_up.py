@@ -1,4 +1,4 @@
-"""Why an executor gave up runs, which have no result of their own that could say so."""
+"""Records of why an executor gave up runs, whose folders do not contain a reason."""
 
 from __future__ import annotations
 

@@ -37,7 +37,7 @@ class Hdf5File:
         return [name if isinstance(name, str) else name.decode(errors="replace") for name in names]
 
     def _reject_bombs(self, file: Any, array: type[Any], where: str) -> None:
-        """Compare the arrays with what is stored of them: chunks may never have been written."""
+        """Compare the sizes of arrays with the bytes stored: chunks may never have been written."""
         sizes = []
 
         def add(_: str | bytes, item: Any) -> None:
