@@ -63,10 +63,9 @@ def test_missing_rows_are_left_out_as_if_only_the_others_were_there(fitted):
     alone = mig(table.codes[rows], factors, continuous=[1])
     assert scores["mig/locatello2019"].value == alone.value
     subset = Table(table.codes[rows], factors, continuous=["factor 1"])
-    assert (
-        scores["mcc/hyvarinen2016"].value
-        == evaluate(subset, metrics="mcc")["mcc/hyvarinen2016"].value
-    )
+    expected = evaluate(subset, metrics="mcc")["mcc/hyvarinen2016"].value
+    # Matrix products round by how their operands lie in memory.
+    assert scores["mcc/hyvarinen2016"].value == pytest.approx(expected, rel=1e-12)
     # Unsupervised metrics use all rows.
     assert [s.details["rows"] for s in scores.values()][-1] == ROWS
     assert left_out(table) == left_out(table.labelled)

@@ -398,6 +398,21 @@ def test_glorot_weights_are_distributed_as_in_torch_and_biases_are_zero():
         assert ours[name].std().item() == pytest.approx(theirs.std().item(), rel=0.05)
 
 
+@pytest.mark.parametrize("kind", [nn.Linear, nn.Conv2d, nn.ConvTranspose2d, nn.Conv1d])
+def test_lecun_weights_are_those_of_a_truncated_normal(kind):
+    """Against `torch.nn.init.trunc_normal_`; the fan of a transposed convolution is its inputs."""
+    layer = kind(40, 60) if kind is nn.Linear else kind(40, 60, 4)
+    fan_in = 40 * {nn.Linear: 1, nn.Conv1d: 4}.get(kind, 16)
+    ours = initialise(layer, Noise(0), "lecun")
+    assert not ours["bias"].any()
+    stddev = fan_in**-0.5
+    nn.init.trunc_normal_(layer.weight, std=stddev, a=-2 * stddev, b=2 * stddev)
+    for share in (0.01, 0.2, 0.5, 0.9, 0.99):
+        theirs, mine = (each.flatten().quantile(share) for each in (layer.weight, ours["weight"]))
+        assert mine.item() == pytest.approx(theirs.item(), abs=0.12 * stddev)
+    assert ours["weight"].abs().max().item() <= 2 * stddev
+
+
 def test_initial_weights_depend_only_on_the_seed_and_the_name():
     small, large = nn.Sequential(nn.Linear(3, 4)), nn.Sequential(nn.Linear(3, 4), nn.Linear(4, 5))
     assert torch.equal(

@@ -14,6 +14,7 @@ from unweave.papers.kim2018 import (
     methods,
     mnist,
     related,
+    shapes2d,
     shapes2d_figures,
     shapes3d,
 )
@@ -191,7 +192,7 @@ def test_the_digit_of_a_row_is_its_commonest():
 
 def test_scores_are_compared_at_the_same_reconstruction_error():
     """Between two settings of the other method, whose score at that error is interpolated."""
-    study = shapes2d_figures.STUDY
+    study = shapes2d.STUDY
     at = {("beta-vae", 1.0): (20.0, 0.5), ("beta-vae", 4.0): (40.0, 0.7),
           ("factor-vae", 40.0): (30.0, 0.8), ("factor-vae", 10.0): (50.0, 0.6)}  # fmt: skip
     groups = {
@@ -211,7 +212,7 @@ def test_scores_are_compared_at_the_same_reconstruction_error():
 
 @pytest.mark.parametrize(("score", "expected"), [(0.8, "pass"), (0.7, "undecided"), (0.6, "fail")])
 def test_the_headline_at_equal_error_waits_for_all_networks(score, expected):
-    study = shapes2d_figures.STUDY
+    study = shapes2d.STUDY
     betas, factors = whole(study, ["beta-vae"]), whole(study, ["factor-vae"], **{OURS: score})
     results = Results(study, [*betas.networks, *factors.networks])
     assert shapes2d_figures.headline_claims(results)[-1].verdict == expected

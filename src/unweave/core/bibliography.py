@@ -8,7 +8,7 @@ from importlib.resources import files
 
 from unweave.core.parts import parts_of
 
-_KEY = re.compile(r"\[([A-Z][A-Za-z]+\d{4})\]")
+_KEY = re.compile(r"\[([A-Z][A-Za-z]+\d{4}[a-z]?)\]")
 _ENTRY = re.compile(r"@\w+\{(\w+),.*?\n\}", re.DOTALL)
 
 

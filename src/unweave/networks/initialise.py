@@ -3,12 +3,15 @@
 import math
 from typing import Literal, Protocol, cast, runtime_checkable
 
+import torch
 from torch import Tensor, nn
 
 from unweave.core.noise import Noise
 from unweave.networks.layers import BatchNorm
 
 _NORMAL_STDDEV = 0.02
+_TRUNCATED = 2.0  # standard deviations
+_TRANSPOSED = (nn.ConvTranspose1d, nn.ConvTranspose2d, nn.ConvTranspose3d)
 
 
 @runtime_checkable
@@ -19,15 +22,13 @@ class SelfInitialising(Protocol):
         """Draw the initial parameters, by name prefixed with the path."""
 
 
-Init = Literal["fan-in", "glorot"]
+Init = Literal["fan-in", "glorot", "lecun"]
 LAYERS = (
     nn.Linear,
     nn.Conv1d,
     nn.Conv2d,
     nn.Conv3d,
-    nn.ConvTranspose1d,
-    nn.ConvTranspose2d,
-    nn.ConvTranspose3d,
+    *_TRANSPOSED,
 )
 
 
@@ -42,12 +43,19 @@ class NormalStack(nn.Sequential):
 def initialise(module: nn.Module, noise: Noise, init: Init = "fan-in") -> dict[str, Tensor]:
     """Draw the initial parameters of a module, by name.
 
-    Linear and convolutional layers start uniform. "fan-in" bounds weights and biases by
-    1 / sqrt(fan in), like `torch.nn` (which takes the second axis as the fan of a transposed
-    convolution); "glorot" bounds weights by sqrt(6 / (fan in + fan out)) and starts biases at 0,
-    like TensorFlow, [Glorot2010] eq. 16. A `NormalStack` and `SelfInitialising` modules follow
-    their own rules. All other parameters start as they were built, so build the module with torch's
-    random numbers from the seed, as `Run.build` does.
+    For linear and convolutional layers there are three rules:
+
+    - "fan-in" draws weights and biases uniformly within 1 / sqrt(fan in), like `torch.nn` (which
+      takes the second axis as the fan of a transposed convolution);
+    - "glorot" draws weights uniformly within sqrt(6 / (fan in + fan out)), like TensorFlow,
+      [Glorot2010] eq. 16. Biases start at 0;
+    - "lecun" draws weights from a normal distribution with standard deviation 1 / sqrt(fan in), cut
+      off at two of them, like Sonnet; the deviation is that of [LeCun1998b] sec. 4.6. Biases start
+      at 0.
+
+    A `NormalStack` and `SelfInitialising` modules follow their own rules. All other parameters
+    start as they were built, so build the module with torch's random numbers from the seed, as
+    `Run.build` does.
     """
     values = {name: p.detach().to(noise.device) for name, p in module.named_parameters()}
     stacks = [part for part in module.modules() if isinstance(part, NormalStack)]
@@ -56,22 +64,34 @@ def initialise(module: nn.Module, noise: Noise, init: Init = "fan-in") -> dict[s
         if layer in normal and isinstance(layer, (*LAYERS, BatchNorm)):
             values |= _normal(layer, path, noise)
         elif isinstance(layer, LAYERS):
-            values |= _uniform(layer, path, noise, init)
+            values |= _drawn(layer, path, noise, init)
         elif isinstance(layer, SelfInitialising):
             values |= layer.initial(noise, path)
     return values
 
 
-def _uniform(layer: nn.Module, path: str, noise: Noise, init: Init) -> dict[str, Tensor]:
+def _drawn(layer: nn.Module, path: str, noise: Noise, init: Init) -> dict[str, Tensor]:
     weight = cast(Tensor, layer.weight)
-    bound = 1 / math.sqrt(weight[0].numel())
-    if init == "glorot":
-        bound = math.sqrt(6 / (weight[0].numel() + weight[:, 0].numel()))
+    fan_in, fan_out = weight[0].numel(), weight[:, 0].numel()
+    if init == "lecun" and isinstance(layer, _TRANSPOSED):
+        fan_in = fan_out  # inputs are its first axis
+    bound = math.sqrt(6 / (fan_in + fan_out)) if init == "glorot" else 1 / math.sqrt(fan_in)
     values = {}
     for name, p in layer.named_parameters(prefix=path, recurse=False):
-        value = bound * (2 * noise.uniform(p.shape, name, p.dtype) - 1)
-        values[name] = value.zero_() if init == "glorot" and p.dim() == 1 else value
+        share = noise.uniform(p.shape, name, p.dtype)
+        value = bound * (_truncated_normal(share) if init == "lecun" else 2 * share - 1)
+        values[name] = value.zero_() if init != "fan-in" and p.dim() == 1 else value
     return values
+
+
+def _truncated_normal(share: Tensor) -> Tensor:
+    """Map uniform numbers to standard normal ones within `_TRUNCATED`.
+
+    In float64, whose rounding to float32 is the same on every device.
+    """
+    low = math.erfc(_TRUNCATED / math.sqrt(2)) / 2
+    quantiles: Tensor = torch.special.ndtri(low + (1 - 2 * low) * share.double())
+    return quantiles.to(share.dtype)
 
 
 def _normal(layer: nn.Module, path: str, noise: Noise) -> dict[str, Tensor]:

@@ -43,8 +43,8 @@ class Run:
     that of an autoencoder; omit it for an objective that has networks of its own, such as
     `InfoGAN`. `optimiser` is that of the model, and its default is for VAEs: use Adam(lr=1e-3,
     betas=(0.5, 0.999)) for the generator of an InfoGAN. The objective has the optimisers of other
-    players. `init` chooses the initial weights: as in PyTorch ("fan-in") or as in TensorFlow
-    ("glorot").
+    players. `init` chooses the initial weights: as in PyTorch ("fan-in"), TensorFlow ("glorot") or
+    Sonnet ("lecun").
 
     >>> Run(seed=3) == Run(seed=3), Run(seed=3).digest == Run(seed=4).digest
     (True, False)
@@ -65,7 +65,7 @@ class Run:
     optimiser: Adam = Adam()
     """Optimiser of the model."""
     init: Init = "fan-in"
-    """Initial weights: as in PyTorch (fan-in) or as in TensorFlow (glorot)."""
+    """Initial weights: as in PyTorch (fan-in), TensorFlow (glorot) or Sonnet (lecun)."""
     batch_size: Count = 64
     """Observations in a batch."""
     steps: Count = 30_000  # a first look; [Kim2018] app. A: 300,000 on 2D Shapes

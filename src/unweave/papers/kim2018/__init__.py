@@ -4,6 +4,7 @@ from functools import partial
 
 from unweave.papers.kim2018 import (
     batches,
+    controls,
     fig3,
     info_wgan_gp,
     mnist,
@@ -19,6 +20,7 @@ _WEEKS, _STUDY = "weeks (100 minutes on an H200)", shapes2d.STUDY
 _CONTROL = "Control: the headline with the initial weights of TensorFlow"
 _LONG = "weeks (hours on an H200)"
 _DAY = "a day"
+_DAYS = "days (10 minutes on an H200)"
 _HOUR = "weeks (an hour on an H200)"
 _DATASETS = "3D Faces, 3D Chairs and CelebA"  # that Olivetti faces stand in for
 _COMMANDS = {"olivetti": "unweave reproduce kim2018 olivetti --data olivetti.npz"}
@@ -71,8 +73,12 @@ FIGURES = tuple(
         ("fig35", "Figure 35: traversals of the larger InfoWGAN-GP", _LONG, info_wgan_gp.fig35,
          info_wgan_gp.LARGE),
         ("fig40", "Figure 40: the marginals of the codes", _WEEKS, drawn.fig40, _STUDY),
-        ("initial-weights", _CONTROL, "weeks (17 minutes on an H200)", drawn.initial_weights,
+        ("initial-weights", _CONTROL, "weeks (17 minutes on an H200)", controls.initial_weights,
          shapes2d.GLOROT),
+        ("lecun", "Control: FactorVAE with the initial weights of Sonnet", _DAYS,
+         partial(controls.halved, "lecun"), shapes2d.LECUN),
+        ("tf32", "Control: FactorVAE with products in TF32", _DAYS,
+         partial(controls.halved, "tf32"), shapes2d.TF32),
         ("olivetti", f"Stand-in: Olivetti faces in place of {_DATASETS}",
          "half a day (3 minutes on an H200)", partial(unlabelled.figure_of, _DATASETS),
          unlabelled.STAND_IN),

@@ -252,7 +252,7 @@ def draw_curves(
     every = 100_000 if last > 100_000 else 10_000
     ticks = np.arange(0, last + 1, every).astype(int)
     axis.set_xticks(ticks, ["0" if tick == 0 else f"{tick // 1000}k" for tick in ticks])
-    if groups:
+    if axis.get_lines():
         axis.legend(loc="best", fontsize=7, ncols=2, handlelength=2.2)
 
 

@@ -81,3 +81,19 @@ GLOROT = replace(
         replace(run, init="glorot") for run in (*STUDY.runs[SEEDS : 2 * SEEDS], *STUDY.runs[:SEEDS])
     ],
 )
+
+# FactorVAE of the headline for half of the steps, with other weights or another precision, because
+# it reconstructs better than the paper's.
+HALF = STUDY.runs[0].steps // 2
+_HALVED = [replace(run, steps=HALF) for run in STUDY.runs[SEEDS : 2 * SEEDS]]
+LECUN = replace(
+    STUDY,
+    name="shapes2d-lecun",
+    runs=[replace(run, init="lecun") for run in _HALVED],
+)
+TF32 = replace(
+    STUDY,
+    name="shapes2d-tf32",
+    runs=_HALVED,
+    precision="tf32",
+)

@@ -21,16 +21,12 @@ from unweave.papers.kim2018.methods import (
     HIGGINS,
     LATENTS,
     LIKELIHOODS,
-    METHODS,
     MISMATCH,
     OURS,
-    STATED,
     TOLERANCES,
     TRUE_TC,
     best_of_all,
     by_weight,
-    curves_of,
-    draw_curves,
     draw_samples,
     draw_settings,
     draw_trade_off,
@@ -42,7 +38,7 @@ from unweave.papers.kim2018.methods import (
     setting_of,
     stated_claim,
 )
-from unweave.papers.kim2018.shapes2d import CODES, EDGES, STUDY
+from unweave.papers.kim2018.shapes2d import CODES, EDGES
 from unweave.studies.drawing import (
     BLUE,
     COLOURS,
@@ -63,7 +59,7 @@ from unweave.studies.intervals import (
     median_over_networks,
     resampled_interval,
 )
-from unweave.studies.study import Group, Network, NotTrained, Results, stored_results
+from unweave.studies.study import Group, Network, NotTrained, Results
 from unweave.studies.texts import Texts
 from unweave.studies.workspace import Claim, Measured, Result, Workspace
 
@@ -446,50 +442,3 @@ def _draw_sensitivity(axis: Axes, scores: Sensitivity, label: str) -> None:
     axis.set_xticks(range(len(sizes)), [f"{size:,}" for size in sizes])
     axis.set(xlabel=label, ylim=(0.3, 1.0))
     axis.legend(loc="lower right", fontsize=7)
-
-
-def initial_weights(workspace: Workspace, results: Results) -> Result:
-    """Compare the networks of the headline by how their weights start."""
-    plain = stored_results(STUDY, workspace.out).groups(setting_of)
-    glorot = results.groups(setting_of)
-    figure, (left, right) = panels(1, 2, width=3.6, height=2.8)
-    draw_curves(left, {"1/√(fan-in)": plain[FACTOR], "Glorot": glorot[FACTOR]}, DISTORTION)
-    left.axhline(45, color="0.6", linewidth=1, linestyle=":")
-    left.set(ylim=(25, 110), xlabel="iterations", ylabel="reconstruction error, γ = 40")
-    for setting, colour in ((BETA, BLUE), (FACTOR, ORANGE)):
-        for groups, marker, name in ((plain, "o", "1/√(fan-in)"), (glorot, "^", "Glorot")):
-            errors, scores = (groups[setting].values(read) for read in (DISTORTION, OURS))
-            text = f"{METHODS[setting[0]].name}, {name}"
-            right.plot(errors, scores, marker, color=colour, markersize=4, alpha=0.7, label=text)
-    right.set(xlabel="reconstruction error at the end", ylabel="score of Kim & Mnih")
-    right.legend(loc="lower left", fontsize=6)
-    letter_panels([left, right], ["", ""])
-    texts = texts_of("initial_weights")
-    claims = []
-    for setting, what, stated in (
-        (FACTOR, "score", 0.82), (FACTOR, "error", 45.0), (BETA, "score", 0.73),
-        (BETA, "error", 45.0),
-    ):  # fmt: skip
-        ours, theirs, (read, named) = glorot[setting], plain[setting], STATED[what]
-        mean, tolerance = ours.mean(read), TOLERANCES[what]
-        claims.append(
-            texts.claim(
-                "stated", mean.within(stated, tolerance),
-                contradicted=mean.beyond(stated, tolerance), needs=(ours, theirs), what=named,
-                method=label(setting), stated=stated, tolerance=tolerance, glorot=mean,
-                count=len(ours.networks), plain=theirs.mean(read),
-                difference=ours.difference(theirs, read),
-            )
-        )  # fmt: skip
-    values = {}
-    for prefix, group in (("", plain[FACTOR]), ("glorot_", glorot[FACTOR])):
-        values[f"{prefix}halfway"] = f"{_mean_halfway(group, DISTORTION):.1f}"
-        values[f"{prefix}score_halfway"] = f"{_mean_halfway(group, OURS):.3f}"
-        values[f"{prefix}score_end"] = f"{group.mean(OURS).value:.3f}"
-    return result_of(texts, results, figure, claims, texts("noticed", **values))
-
-
-def _mean_halfway(group: Group, name: str) -> float:
-    """Return the mean of a curve over networks after half of the steps."""
-    curves = curves_of(group, name)
-    return float(sum(curve[150_000] for curve in curves) / max(1, len(curves)))

@@ -1,0 +1,104 @@
+"""Controls for figure 5 of [Kim2018]: what might explain why our FactorVAE reconstructs better."""
+
+from __future__ import annotations
+
+from functools import partial
+
+from unweave.papers.kim2018.methods import (
+    DISTORTION,
+    METHODS,
+    OURS,
+    STATED,
+    TOLERANCES,
+    TRUE_TC,
+    draw_curves,
+    label,
+    result_of,
+    setting_of,
+)
+from unweave.papers.kim2018.shapes2d import HALF, STUDY
+from unweave.papers.kim2018.shapes2d_figures import BETA, FACTOR
+from unweave.studies.drawing import BLUE, ORANGE, letter_panels, panels
+from unweave.studies.study import Network, Results, stored_results
+from unweave.studies.texts import Texts
+from unweave.studies.workspace import Result, Workspace
+
+_PLAIN = "1/√(fan-in), bfloat16"
+# What is compared at half of the steps: a curve, its name, and a difference that would matter.
+_COMPARED = {
+    "error": (DISTORTION, "reconstruction error", TOLERANCES["error"]),
+    "correlation": (TRUE_TC, "true total correlation", 1.0),
+    "score": (OURS, "score", TOLERANCES["score"]),
+}
+
+
+def initial_weights(workspace: Workspace, results: Results) -> Result:
+    """Compare the networks of the headline by how their weights start."""
+    plain = stored_results(STUDY, workspace.out).groups(setting_of)
+    glorot = results.groups(setting_of)
+    figure, (left, right) = panels(1, 2, width=3.6, height=2.8)
+    draw_curves(left, {"1/√(fan-in)": plain[FACTOR], "Glorot": glorot[FACTOR]}, DISTORTION)
+    left.axhline(45, color="0.6", linewidth=1, linestyle=":")
+    left.set(ylim=(25, 110), xlabel="iterations", ylabel="reconstruction error, γ = 40")
+    for setting, colour in ((BETA, BLUE), (FACTOR, ORANGE)):
+        for groups, marker, name in ((plain, "o", "1/√(fan-in)"), (glorot, "^", "Glorot")):
+            errors, scores = (groups[setting].values(read) for read in (DISTORTION, OURS))
+            text = f"{METHODS[setting[0]].name}, {name}"
+            right.plot(errors, scores, marker, color=colour, markersize=4, alpha=0.7, label=text)
+    right.set(xlabel="reconstruction error at the end", ylabel="score of Kim & Mnih")
+    right.legend(loc="lower left", fontsize=6)
+    letter_panels([left, right], ["", ""])
+    texts = Texts(__package__, "shapes2d", "initial_weights")
+    claims = []
+    for setting, what, stated in (
+        (FACTOR, "score", 0.82), (FACTOR, "error", 45.0), (BETA, "score", 0.73),
+        (BETA, "error", 45.0),
+    ):  # fmt: skip
+        ours, theirs, (read, named) = glorot[setting], plain[setting], STATED[what]
+        mean, tolerance = ours.mean(read), TOLERANCES[what]
+        claims.append(
+            texts.claim(
+                "stated", mean.within(stated, tolerance),
+                contradicted=mean.beyond(stated, tolerance), needs=(ours, theirs), what=named,
+                method=label(setting), stated=stated, tolerance=tolerance, glorot=mean,
+                count=len(ours.networks), plain=theirs.mean(read),
+                difference=ours.difference(theirs, read),
+            )
+        )  # fmt: skip
+    values = {}
+    for prefix, group in (("", plain[FACTOR]), ("glorot_", glorot[FACTOR])):
+        values[f"{prefix}halfway"] = f"{group.mean(partial(value_at, DISTORTION, HALF)).value:.1f}"
+        values[f"{prefix}score_halfway"] = f"{group.mean(partial(value_at, OURS, HALF)).value:.3f}"
+        values[f"{prefix}score_end"] = f"{group.mean(OURS).value:.3f}"
+    return result_of(texts, results, figure, claims, texts("noticed", **values))
+
+
+def halved(name: str, workspace: Workspace, results: Results) -> Result:
+    """Compare FactorVAEs after half of the steps with those of figure 5, at the same step."""
+    texts = Texts(__package__, name, "controls")
+    plain = stored_results(STUDY, workspace.out).groups(setting_of)[FACTOR]
+    changed = results.groups(setting_of)[FACTOR]
+    figure, axes = panels(1, 3, width=3.0, height=2.6)
+    for axis, (curve, what, _) in zip(axes, _COMPARED.values(), strict=True):
+        draw_curves(axis, {_PLAIN: plain, texts("changed"): changed}, curve)
+        axis.set(xlabel="iterations", title=f"{what}, γ = 40")
+    axes[0].set_ylim(25, 110)
+    letter_panels(axes, [""] * len(axes))
+    claims = []
+    for curve, what, tolerance in _COMPARED.values():
+        read = partial(value_at, curve, HALF)
+        difference = changed.difference(plain, read)
+        claims.append(
+            texts.claim(
+                "same", difference.within(0, tolerance),
+                contradicted=difference.beyond(0, tolerance), needs=(plain, changed), what=what,
+                tolerance=tolerance, steps=HALF, changed=changed.mean(read),
+                plain=plain.mean(read), difference=difference,
+            )
+        )  # fmt: skip
+    return result_of(texts, results, figure, claims, steps=HALF)
+
+
+def value_at(curve: str, step: int, network: Network) -> float:
+    """Return what a curve measured at a step, or NaN."""
+    return dict(zip(*network.curve(curve), strict=True)).get(step, float("nan"))
