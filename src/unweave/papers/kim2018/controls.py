@@ -23,12 +23,11 @@ from unweave.studies.study import Network, Results, stored_results
 from unweave.studies.texts import Texts
 from unweave.studies.workspace import Result, Workspace
 
-_PLAIN = "1/√(fan-in), bfloat16"
-# What is compared at half of the steps: a curve, its name, and a difference that would matter.
+# What is compared at half of the steps: a curve, and a difference that would matter.
 _COMPARED = {
-    "error": (DISTORTION, "reconstruction error", TOLERANCES["error"]),
-    "correlation": (TRUE_TC, "true total correlation", 1.0),
-    "score": (OURS, "score", TOLERANCES["score"]),
+    "reconstruction error": (DISTORTION, TOLERANCES["error"]),
+    "true total correlation": (TRUE_TC, 1.0),
+    "score": (OURS, TOLERANCES["score"]),
 }
 
 
@@ -78,14 +77,16 @@ def halved(name: str, workspace: Workspace, results: Results) -> Result:
     texts = Texts(__package__, name, "controls")
     plain = stored_results(STUDY, workspace.out).groups(setting_of)[FACTOR]
     changed = results.groups(setting_of)[FACTOR]
-    figure, axes = panels(1, 3, width=3.0, height=2.6)
-    for axis, (curve, what, _) in zip(axes, _COMPARED.values(), strict=True):
-        draw_curves(axis, {_PLAIN: plain, texts("changed"): changed}, curve)
-        axis.set(xlabel="iterations", title=f"{what}, γ = 40")
-    axes[0].set_ylim(25, 110)
-    letter_panels(axes, [""] * len(axes))
+    figure, axes = panels(1, len(_COMPARED), width=3.0, height=2.6)
+    for axis, (curve, _) in zip(axes, _COMPARED.values(), strict=True):
+        draw_curves(axis, {"as in figure 5": plain, texts("changed"): changed}, curve)
+        axis.set_xlabel("iterations")
+        if legend := axis.get_legend():
+            legend.set(visible=axis is axes[0], loc="upper right")
+    axes[0].set(ylim=(25, 110), ylabel="nats")
+    letter_panels(axes, _COMPARED)
     claims = []
-    for curve, what, tolerance in _COMPARED.values():
+    for what, (curve, tolerance) in _COMPARED.items():
         read = partial(value_at, curve, HALF)
         difference = changed.difference(plain, read)
         claims.append(
