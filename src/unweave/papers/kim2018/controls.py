@@ -84,7 +84,7 @@ def halved(name: str, workspace: Workspace, results: Results) -> Result:
         if legend := axis.get_legend():
             legend.set(visible=axis is axes[0], loc="upper right")
     axes[0].set(ylim=(25, 110), ylabel="nats")
-    letter_panels(axes, _COMPARED)
+    letter_panels(axes, list(_COMPARED))
     claims = []
     for what, (curve, tolerance) in _COMPARED.items():
         read = partial(value_at, curve, HALF)
@@ -102,4 +102,5 @@ def halved(name: str, workspace: Workspace, results: Results) -> Result:
 
 def value_at(curve: str, step: int, network: Network) -> float:
     """Return what a curve measured at a step, or NaN."""
-    return dict(zip(*network.curve(curve), strict=True)).get(step, float("nan"))
+    steps, values = network.curve(curve)
+    return float(values[steps == step].sum()) if step in steps else float("nan")

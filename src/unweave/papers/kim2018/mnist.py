@@ -43,6 +43,7 @@ COLUMNS = 10  # of a picture of traversals, and of reconstructions with varied n
 GUESSING = 0.55  # the accuracy of a critic that calls all images real is 0.5
 OFTEN = 0.1  # share of images
 TEN = 10  # digits
+_ASPECTS = {"traversals": 0.3, "noise": 1.0}  # of pictures: height by width
 _PER_DIGIT = 10
 _STARTS = 20  # codes that traversals start from, to count digits
 
@@ -137,11 +138,20 @@ texts_of = partial(Texts, __package__, "mnist")  # of a figure of this study
 
 
 def _result(
-    figure: str, results: Results, drawings: dict[str, Figure], claims: Sequence[Claim]
+    figure: str,
+    results: Results,
+    drawings: dict[str, Figure],
+    claims: Sequence[Claim],
+    names: Sequence[str] = tuple(SETTINGS),
 ) -> Result:
+    """Return the result of a figure about some settings of the study, by default all."""
     groups = results.groups(setting_of)
-    counts = "; ".join(f"{name}: {len(group.networks)}" for name, group in groups.items())
-    return texts_of(figure).result(drawings, claims, results=results, counts=counts)
+    counts = "; ".join(f"{name}: {len(groups[name].networks)}" for name in names)
+    shown = Group.joined(groups[name] for name in names)
+    return texts_of(figure).result(
+        drawings, claims, results=results, networks=(shown.done, shown.total),
+        used=shown.networks, there=shown.done, planned=shown.total, counts=counts,
+    )  # fmt: skip
 
 
 def fig24(workspace: Workspace, results: Results) -> Result:
@@ -150,8 +160,8 @@ def fig24(workspace: Workspace, results: Results) -> Result:
     figure, (axis,) = panels(1, 1, width=4.4, height=2.4)
     draw_lines(axis, group, ACCURACY, 0.5)
     axis.axhline(0.5, color="0.6", linewidth=1, linestyle=":")
-    axis.set(xlabel="iterations", ylabel="accuracy", ylim=(0.4, 1.02))
-    return _result("fig24", results, {"": figure}, [degenerate_claim(group)])
+    axis.set(xlabel="iterations", ylabel="accuracy", ylim=(0, 1.02))
+    return _result("fig24", results, {"": figure}, [degenerate_claim(group)], ["InfoGAN"])
 
 
 def degenerate_claim(group: Group) -> Claim:
@@ -165,21 +175,20 @@ def degenerate_claim(group: Group) -> Claim:
 
 def fig32(workspace: Workspace, results: Results) -> Result:
     """Figure 32: the losses of InfoWGAN-GP during training."""
-    group = results.groups(setting_of)["InfoWGAN-GP"]
-    return _result("fig32", results, {"": draw_losses(group, 0.5)[0]}, ())
+    figure, _ = draw_losses(results.groups(setting_of)["InfoWGAN-GP"], 0.5)
+    return _result("fig32", results, {"": figure}, (), ["InfoWGAN-GP"])
 
 
 def fig25(workspace: Workspace, results: Results) -> Result:
     """Figures 25 and 36: traversals of all seeds of both GANs."""
-    groups = results.groups(setting_of)
+    groups, names = results.groups(setting_of), {"": "InfoGAN", "wgan-gp": "InfoWGAN-GP"}
     drawings = {
-        "": _draw_pictures(groups["InfoGAN"], "traversals"),
-        "wgan-gp": _draw_pictures(groups["InfoWGAN-GP"], "traversals"),
+        suffix: _draw_pictures(groups[name], "traversals")
+        for suffix, name in names.items()
+        if groups[name].networks or not suffix
     }
-    claims = [
-        claim for name in ("InfoGAN", "InfoWGAN-GP") for claim in class_claims(name, groups[name])
-    ]
-    return _result("fig25", results, drawings, claims)
+    claims = [claim for name in names.values() for claim in class_claims(name, groups[name])]
+    return _result("fig25", results, drawings, claims, list(names.values()))
 
 
 def class_claims(name: str, group: Group) -> list[Claim]:
@@ -201,7 +210,7 @@ def fig26(workspace: Workspace, results: Results) -> Result:
     claim = texts_of("fig26").claim("noise", changed.low > OFTEN, contradicted=False,
                                     needs=(group,), bound=OFTEN, changed=changed)  # fmt: skip
     one = Group(group.networks[:1], 1)
-    return _result("fig26", results, {"": _draw_pictures(one, "noise", 2.6)}, [claim])
+    return _result("fig26", results, {"": _draw_pictures(one, "noise", 2.6)}, [claim], ["InfoGAN"])
 
 
 def fig27(workspace: Workspace, results: Results) -> Result:
@@ -245,11 +254,13 @@ def number_claims(groups: Mapping[str, Group]) -> list[Claim]:
 
 
 def _draw_pictures(
-    group: Group, picture: str, width: float = 2.1, title: str | None = None
+    group: Group, picture: str, width: float = 3.2, title: str | None = None
 ) -> Figure:
-    """Draw a picture of every network of a group, side by side."""
+    """Draw a picture of every network of a group, at most three side by side."""
     pictures = {
         number: (network.facts[PICTURES][picture], title or f"seed {network.run.seed}")
         for number, network in enumerate(group.networks)
     }
-    return draw_pictures(1, max(1, len(pictures)), pictures, width, 0.75 * width)
+    columns = min(3, len(pictures)) or 1
+    height = 0.25 + width * _ASPECTS[picture]
+    return draw_pictures(-(-len(pictures) // columns) or 1, columns, pictures, width, height)
