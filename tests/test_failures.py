@@ -228,10 +228,11 @@ def test_on_cuda_all_files_end_the_same(network, precision, compiled, monkeypatc
     monkeypatch.setattr(torch.cuda, "graph", lambda each: recorded.append(each) or graph(each))
     data, runs = SMALL.load(torch.device("cuda")), runs_of(network=network)
     whole, store = Store(tmp_path / "whole"), Store(tmp_path / "fine")
-    train(runs, data, whole, precision=precision)
+    outcomes = train(runs, data, whole, precision=precision)
     assert len(recorded) == 1
     expected = results(whole, runs)
-    assert {lane for lane, each in enumerate(expected) if "failed.json" in each} == set(FAILURES)
+    failures = {lane: each.failure for lane, each in enumerate(outcomes) if each.failure}
+    assert set(failures) == set(FAILURES), failures
     fine = runs_of((1.0, 5.0, 2.0, 6.0, 3.0), network=network)
     train(fine, data, store, precision=precision)
     for lane in HEALTHY:

@@ -12,7 +12,13 @@ from unweave import data
 from unweave.core.noise import Noise
 from unweave.core.spec import members
 from unweave.networks import Network, initialise
-from unweave.networks.layers import BatchNorm, DownConv2d, UpConv2d
+from unweave.networks.layers import (
+    BatchNorm,
+    DownConv2d,
+    UpConv2d,
+    pixel_to_whole_image,
+    whole_image_to_pixel,
+)
 from unweave.training.run import default_network
 
 LEAKY = "batch lrelu(0.2)"
@@ -230,6 +236,26 @@ def test_conv_takes_any_image(shape):
     network = uw.Conv(base=4, hidden=8)
     assert network.encoder(shape, (False,) * 6)(torch.zeros(2, *shape)).shape == (2, 6)
     assert network.decoder(3, shape)(torch.zeros(2, 3)).shape == (2, *shape)
+
+
+@pytest.mark.parametrize("biased", [False, True])
+def test_layers_of_whole_images_agree_with_torch(biased):
+    """With their gradients, in float64."""
+    noise = torch.Generator().manual_seed(0)
+
+    def draw(*shape):
+        return torch.randn(shape, generator=noise, dtype=torch.float64, requires_grad=True)
+
+    down = draw(3, 5, 4, 6), draw(7, 5, 4, 6), draw(7) if biased else None
+    up = draw(3, 5, 1, 1), draw(5, 7, 4, 6), draw(7) if biased else None
+    for ours, theirs, inputs in (
+        (whole_image_to_pixel, nn.functional.conv2d, down),
+        (pixel_to_whole_image, nn.functional.conv_transpose2d, up),
+    ):
+        torch.testing.assert_close(ours(*inputs), theirs(*inputs))
+        given = [each for each in inputs if each is not None]
+        gradients = [torch.autograd.grad(f(*inputs).sin().sum(), given) for f in (ours, theirs)]
+        torch.testing.assert_close(*gradients)
 
 
 @pytest.mark.parametrize("shape", [(7,), (1, 8, 8), (3, 5, 9)])

@@ -171,6 +171,11 @@ def frozen_statistics(networks: nn.Module) -> Iterator[None]:
             module.training = True
 
 
+# On a GPU a layer that reads or writes its whole image is one matrix product for each lane. As a
+# convolution it would be a group of a grouped convolution, and cuDNN may compute several groups in
+# one product whose other numbers are 0, where the NaN of a lane that failed reaches its neighbour.
+
+
 class Conv2d(nn.Conv2d):
     """torch's convolution, on a GPU with contiguous (channels-first) images and weights.
 
@@ -178,9 +183,13 @@ class Conv2d(nn.Conv2d):
     """
 
     def _conv_forward(self, input: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
-        if input.device.type != "cpu":
-            input, weight = input.contiguous(), weight.contiguous()
-        y: Tensor = super()._conv_forward(input, weight, bias)
+        y: Tensor
+        if input.device.type == "cpu":
+            y = super()._conv_forward(input, weight, bias)
+        elif input.shape[-2:] == weight.shape[-2:] and self.padding == (0, 0) and self.groups == 1:
+            y = whole_image_to_pixel(input, weight, bias)
+        else:
+            y = super()._conv_forward(input.contiguous(), weight.contiguous(), bias)
         return y
 
 
@@ -192,10 +201,23 @@ class ConvTranspose2d(nn.ConvTranspose2d):
         if x.device.type == "cpu" or output_size is not None:
             return super().forward(x, output_size)
         assert not isinstance(self.padding, str)
+        if x.shape[-2:] == (1, 1) and self.padding == self.output_padding == (0, 0):
+            return pixel_to_whole_image(x, self.weight, self.bias)
         return F.conv_transpose2d(
             x.contiguous(), self.weight.contiguous(), self.bias, self.stride, self.padding,
             self.output_padding, self.groups, self.dilation,
         )  # fmt: skip
+
+
+def whole_image_to_pixel(x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
+    """Convolve (B, C, H, W) with a kernel of the size of the image, to (B, A, 1, 1)."""
+    return F.linear(x.flatten(1), weight.flatten(1), bias)[:, :, None, None]
+
+
+def pixel_to_whole_image(x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
+    """Convolve (B, A, 1, 1) to an image of the size of the kernel, (B, C, H, W)."""
+    y: Tensor = F.linear(x.flatten(1), weight.flatten(1).T).unflatten(1, weight.shape[1:])
+    return y if bias is None else y + bias[:, None, None]
 
 
 class DownConv2d(Conv2d):
