@@ -117,6 +117,17 @@ def test_the_page_says_when_and_where_networks_were_trained(tmp_path):
         assert f" by unweave {version()}. Seeds: 4." in page
 
 
+def test_a_figure_none_of_whose_networks_is_trained_is_not_drawn(tmp_path):
+    def make(workspace, results):
+        return Result({}, {}, (), "", "0", networks=(len(results.networks) - 3, 1))
+
+    made = Reproduction("paper", "fig1", "Figure 1", "a second", make, study=small_study())
+    reproduce([made], at(tmp_path, networks=3), tmp_path / "out")
+    assert not (tmp_path / "out/paper.md").exists()
+    reproduce([made], at(tmp_path), tmp_path / "out")
+    assert (tmp_path / "out/paper.md").exists()
+
+
 def test_a_page_counts_the_networks_that_its_figure_uses(tmp_path):
     def make(workspace, results):
         return Result({}, {}, (), "", "0", networks=(1, 1), used=(results.networks[0].key,))
@@ -162,14 +173,18 @@ def test_committed_results_give_the_stored_claims_without_training(made, tmp_pat
     one.start_figure(tmp_path / "out")
     with figure_style():
         result = made.make(one, train_or_load(one, made.study))
+    assert one.trained == 0
+    assert not (tmp_path / "runs").exists()
     claims = [dataclasses.asdict(claim) for claim in result.claims]
-    stored = json.loads((PAGES / made.paper / f"{made.figure}.json").read_text())["claims"]
+    committed = PAGES / made.paper / f"{made.figure}.json"
+    if result.networks and not result.networks[0]:
+        assert not committed.exists()
+        return
+    stored = json.loads(committed.read_text())["claims"]
     if some is None:
         assert claims == stored
     else:
         assert sum(claim in stored for claim in claims) >= some
-    assert one.trained == 0
-    assert not (tmp_path / "runs").exists()
 
 
 STUDIES = {made.study.name: made.study for made in FIGURES if made.study}

@@ -145,6 +145,8 @@ def reproduce(
                     if results and result.networks is None:
                         counts = len(results.networks), len(results.study.runs)
                         result = replace(result, networks=counts)
+                    if result.networks and not result.networks[0]:
+                        raise NotTrained("none of the networks that it shows is trained yet")
                     write_result(reproduction, result, workspace, Cost.now() - begun, out)
             except NotTrained as reason:
                 workspace.say(f"{name} is not drawn: {reason}")

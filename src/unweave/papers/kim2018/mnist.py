@@ -227,7 +227,8 @@ def fig27(workspace: Workspace, results: Results) -> Result:
     for name in ("2 categories", "20 categories"):
         key = f"{name.replace(' ', '-')}-noise"
         drawings[key] = _draw_pictures(groups[name], "noise", 2.6, title=f"{name}, varied noise")
-    return _result("fig27", results, drawings, number_claims(groups))
+    shown = ("three codes", "2 categories", "20 categories")
+    return _result("fig27", results, drawings, number_claims(groups), shown)
 
 
 def number_claims(groups: Mapping[str, Group]) -> list[Claim]:
