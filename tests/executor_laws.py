@@ -36,9 +36,9 @@ def times(root):
             if path.parent.name[0] != "." and not path.name.startswith("lease")}  # fmt: skip
 
 
-def train_plainly(root):
-    """Return the files and outcomes of the plain command, in parts of two runs."""
-    outcomes = train_on(uw.Local(lanes=2), root)
+def train_plainly(root, lanes=2):
+    """Return the files and outcomes of the plain command, in parts of `lanes` runs."""
+    outcomes = train_on(uw.Local(lanes=lanes), root)
     return files(root), outcomes
 
 

@@ -1,4 +1,4 @@
-"""Executors with their engines, which have to be installed: pip install 'unweave[ray,slurm]'."""
+"""Executors with their engines, which have to be installed: pip install 'unweave[ray]'."""
 
 import os
 import queue
@@ -14,13 +14,12 @@ import pytest
 
 import unweave as uw
 from datasets import CPU, SMALL, small_run
-from executor_laws import check_laws, check_outcomes, files, train_on, train_plainly
-from preempted import Preempted
+from executor_laws import check_laws, files, train_on, train_plainly
 from unweave.evaluation.tasks import Task
 from unweave.executors import local
 from unweave.executors.ray import _find_cluster, _keep_sigterm
 from unweave.executors.worker import request
-from unweave.training import TrainingInterrupted, train
+from unweave.training import TrainingInterrupted
 from unweave.training.remote_stores import store_root
 from unweave.training.status import read_status
 from unweave.training.store import Store
@@ -48,10 +47,6 @@ def test_ray_leaves_the_files_of_the_plain_command_on_two_nodes(tmp_path, plain)
         assert not ray.is_initialized()
     finally:
         cluster.shutdown()
-
-
-def test_slurm_leaves_the_files_of_the_plain_command(tmp_path, plain):
-    check_laws(uw.Slurm(**SLURM), tmp_path, plain)
 
 
 def test_a_worker_ends_with_the_process_that_started_it(tmp_path):
@@ -107,37 +102,6 @@ def test_signals_save_what_workers_train(on, number, tmp_path):
     (step,) = folder.states
     assert 0 < step < ENDLESS.steps
     assert folder.status == "stopped"
-
-
-def test_a_preempted_job_saves_and_is_queued_again(tmp_path, monkeypatch):
-    """The signal comes once; the job resumes from what it saved and ends, with the same bits."""
-    once, run = tmp_path / "preempted", small_run(steps=50, objective=Preempted())
-    monkeypatch.setenv("PYTHONPATH", os.pathsep.join(filter(None, sys.path)))
-    monkeypatch.setenv("PREEMPTED", str(once))
-    outcomes = train_on(uw.Slurm(**SLURM), tmp_path / "runs", [run])
-    assert once.exists()
-    logs = [path.read_text() for path in (tmp_path / "runs/.workers").glob("*.txt")]
-    assert sum(log.count(f"cpu: {run.digest}") for log in logs) == 2  # attempts
-    check_outcomes(outcomes, train([run], SMALL.load(CPU)))
-
-
-def test_the_script_of_a_job_has_all_options_once(tmp_path, monkeypatch):
-    """Those in `extra` replace others of the same name."""
-    (tmp_path / "srun").touch(0o755)
-    monkeypatch.setenv("PATH", str(tmp_path), prepend=":")
-    extra = "--qos=high --gpus-per-node=a100:1 --reservation=course"
-    on = uw.Slurm(partition="gpu", extra=extra, setup="module load cuda")
-    executor = on._executor(str(tmp_path))
-    script = executor._executor._make_submission_file_text("train", "1")
-    lines = ("--qos=high", "--gpus-per-node=a100:1", "--reservation=course", "--partition=gpu")
-    for line in (*(f"#SBATCH {each}" for each in lines), "module load cuda"):
-        assert script.splitlines().count(line) == 1
-    assert script.count("gpus-per-node") == 1
-
-
-def test_submitit_needs_a_folder_beside_a_store_elsewhere():
-    with pytest.raises(ValueError, match="use --on slurm:folder=/shared/jobs"):
-        uw.Slurm(cluster="local").open("cpu", "s3://bucket/study").__enter__()
 
 
 def test_a_ray_cluster_that_cannot_be_reached_is_one_line(tmp_path, monkeypatch):

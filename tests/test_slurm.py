@@ -1,17 +1,25 @@
-"""Jobs of Slurm, whose commands are replaced by scripts."""
+"""Jobs of Slurm: submitit runs them on this machine, or scripts replace the commands of Slurm."""
 
 import json
+import os
+import sys
 import time
 from types import SimpleNamespace
 
 import pytest
 
 import unweave as uw
+from datasets import CPU, SMALL, small_run
+from executor_laws import check_laws, check_outcomes, train_on, train_plainly
+from preempted import Preempted
 from unweave.core import files
 from unweave.core.assignments import override
 from unweave.executors import executor_from
 from unweave.executors.slurm import ArrayJobs
 from unweave.executors.worker import Ended
+from unweave.training import train
+
+LOCAL = {"cluster": "local", "gpus": 0, "cpus": 1}
 
 
 class FakeJob:
@@ -169,3 +177,42 @@ def test_a_value_of_an_executor_may_have_commas(monkeypatch):
     assert executor_from(text) == uw.Slurm(
         minutes=30, extra="--qos=high --exclude=n1,n2", setup="module load cuda"
     )
+
+
+# ---- submitit
+
+
+def test_slurm_leaves_the_files_of_the_plain_command(tmp_path):
+    plain = train_plainly(tmp_path / "plain", lanes=5)
+    check_laws(uw.Slurm(**LOCAL, lanes=5), tmp_path / "jobs", plain)
+
+
+def test_a_preempted_job_saves_and_is_queued_again(tmp_path, monkeypatch):
+    """The signal comes once; the job resumes from what it saved and ends, with the same bits."""
+    once, run = tmp_path / "preempted", small_run(steps=50, objective=Preempted())
+    monkeypatch.setenv("PYTHONPATH", os.pathsep.join(filter(None, sys.path)))
+    monkeypatch.setenv("PREEMPTED", str(once))
+    outcomes = train_on(uw.Slurm(**LOCAL), tmp_path / "runs", [run])
+    assert once.exists()
+    logs = [path.read_text() for path in (tmp_path / "runs/.workers").glob("*.txt")]
+    assert sum(log.count(f"cpu: {run.digest}") for log in logs) == 2  # attempts
+    check_outcomes(outcomes, train([run], SMALL.load(CPU)))
+
+
+def test_the_script_of_a_job_has_all_options_once(tmp_path, monkeypatch):
+    """Those in `extra` replace others of the same name."""
+    (tmp_path / "srun").touch(0o755)
+    monkeypatch.setenv("PATH", str(tmp_path), prepend=":")
+    extra = "--qos=high --gpus-per-node=a100:1 --reservation=course"
+    on = uw.Slurm(partition="gpu", extra=extra, setup="module load cuda")
+    executor = on._executor(str(tmp_path))
+    script = executor._executor._make_submission_file_text("train", "1")
+    lines = ("--qos=high", "--gpus-per-node=a100:1", "--reservation=course", "--partition=gpu")
+    for line in (*(f"#SBATCH {each}" for each in lines), "module load cuda"):
+        assert script.splitlines().count(line) == 1
+    assert script.count("gpus-per-node") == 1
+
+
+def test_submitit_needs_a_folder_beside_a_store_elsewhere():
+    with pytest.raises(ValueError, match="use --on slurm:folder=/shared/jobs"):
+        uw.Slurm(cluster="local").open("cpu", "s3://bucket/study").__enter__()
