@@ -152,7 +152,7 @@ def test_a_table_shows_the_newest_of_many_runs(tmp_path, unweave, monkeypatch):
     for seed in range(4):
         run = small_run(seed=seed)
         Store(tmp_path).folder(run).create(run)
-        os.utime(Store(tmp_path).folder(run).path, (seed, seed))
+        os.utime(Store(tmp_path).folder(run).path / "run.json", (seed, seed))
     names = [path.name for path in run_paths(tmp_path)]
     _, out, _ = unweave("runs", "--store", tmp_path)
     assert [name in out for name in names] == [False, False, True, True]
@@ -160,6 +160,16 @@ def test_a_table_shows_the_newest_of_many_runs(tmp_path, unweave, monkeypatch):
     _, out, _ = unweave("runs", "--store", tmp_path, "--sort", "seed")
     assert [name in out for name in names] == [True, True, False, False]
     assert all(name in unweave("runs", "--store", tmp_path, "--csv")[1] for name in names)
+
+
+def test_the_newest_run_is_the_one_that_was_created_last(tmp_path, unweave):
+    """Evaluating a run, or writing its report, changed its folder and made it the newest."""
+    models = uw.fit(SMALL, seed=range(3), store=tmp_path, **FIELDS)
+    for seed, model in enumerate(models):
+        os.utime(model.folder / "run.json", (seed, seed))
+    (models[0].folder / "scores.json").write_text("{}")
+    os.utime(models[0].folder, (2e9, 2e9))
+    assert run_paths(tmp_path) == [model.folder for model in models]
 
 
 # ---- locks

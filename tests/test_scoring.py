@@ -262,7 +262,6 @@ def test_bad_files_give_one_line(unweave, tmp_path, make, message):
     [
         (["--metrics", "migg"], "metric 'migg' is not known: did you mean 'mig"),
         (["--metrics", "mig/chen2018"], "no posterior scales"),
-        (["--interval", "95"], "between 0 and 1"),
         (["--json", "--csv"], "got both"),
         (["--seed", "x"], "valid integer"),
     ],
@@ -271,6 +270,23 @@ def test_bad_options_give_one_line(unweave, codes, options, message):
     code, out, err = unweave("score", codes, *options)
     assert (code, out) == (2, "")
     assert err.count("\n") == 1
+    assert message in err
+
+
+@pytest.mark.parametrize("command", ["score", "evaluate"])
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (["--interval", 95], "level between 0 and 1, got 95"),
+        (["--resamples", 1], "at least 2 resamples"),
+        (["--reseeds", 1], "at least 2 reseeds"),
+        (["--metrics", "migg"], "metric 'migg' is not known"),
+    ],
+)
+def test_options_are_checked_before_any_work(unweave, tmp_path, command, options, message):
+    """`evaluate --interval 95` loaded the models and encoded the data first."""
+    code, out, err = unweave(command, tmp_path / "nothing here", *options)
+    assert (code, out) == (2, "")
     assert message in err
 
 

@@ -154,7 +154,7 @@ def test_the_command_prints_tables_json_and_a_page(store, unweave, tmp_path_fact
     code, _, err = unweave("status", "--store", store.root, "--html", page)
     assert (code, " ".join(err.split())) == (0, f"wrote {page}")
     text = page.read_text()
-    assert 'http-equiv="refresh"' in text
+    assert "refresh" not in text  # nothing will rewrite this page
     assert "a&lt;b 17" in text
     assert "a<b" not in text
     assert unweave("status", "--store", store.root, "--html", page)[0] == 0  # our own is replaced
@@ -164,18 +164,28 @@ def test_the_command_prints_tables_json_and_a_page(store, unweave, tmp_path_fact
     assert "--overwrite" in err
 
 
-def test_it_repeats_until_all_runs_are_done(store, unweave, monkeypatch):
+def test_it_repeats_until_all_runs_are_done(store, unweave, monkeypatch, tmp_path_factory):
     naps = []
 
     def nap(seconds):
         naps.append(seconds)
+        if page.exists():
+            assert '<meta http-equiv="refresh" content="3">' in page.read_text()
         for folder in folders(store)[1:3]:
             folder.write_weights({}, 20)
 
+    page = tmp_path_factory.mktemp("page") / "status.html"
     monkeypatch.setattr("unweave.cli.status.time.sleep", nap)
     code, out, _ = unweave("status", "--store", store.root, "--every", 3)
     assert (code, naps) == (0, [3.0])
     assert "3 finished, 1 failed" in out
+    for folder in folders(store)[1:3]:
+        folder.weights.unlink()
+    assert unweave("status", "--store", store.root, "--every", 3, "--html", page)[0] == 0
+    assert naps == [3.0, 3.0]
+    text = page.read_text()
+    assert "3 finished, 1 failed" in text
+    assert "refresh" not in text  # the last page stays as it is
 
 
 def test_the_log_of_a_run_has_what_all_workers_wrote_about_it(store, unweave):

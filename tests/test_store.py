@@ -138,6 +138,7 @@ def test_a_digest_alone_is_looked_for_where_commands_keep_runs(tmp_path, monkeyp
     other = small_run(steps=2, seed=1)
     train([other], SMALL.load(CPU), Store(Path()))
     assert uw.load(other.digest[:4]).run == other  # runs in this folder come first
+    assert uw.load(run.digest[:4]).run == run  # this used to fail beside any run in this folder
 
 
 def test_an_exact_path_is_loaded_whatever_lies_beside_it(tmp_path, monkeypatch):

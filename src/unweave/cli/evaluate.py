@@ -81,7 +81,6 @@ def evaluate_command(
       unweave evaluate 3f2a --codes prior-cdf     (for Student-t and other priors)
     """
     form = options.format
-    _ = options.names  # reject unknown metrics before anything is loaded
 
     from unweave.cli.score_output import evaluation_notes, print_run_scores
     from unweave.cli.scoring import find_runs, left_out_lines, score_runs

@@ -164,6 +164,13 @@ class ScoringOptions:
         bool, typer.Option("--csv", help="Print CSV, including the parts of each score.")
     ] = False
 
+    def check(self) -> None:
+        """Reject unknown metrics and impossible options before anything is loaded."""
+        from unweave.metrics.options import check_options
+
+        check_options(self.keywords)
+        _ = self.names
+
     @property
     def names(self) -> list[str] | None:
         """The names of the metrics that were asked for, checked; None if none were."""
@@ -222,6 +229,7 @@ def with_scoring_options(command: Callable[..., None]) -> Callable[..., None]:
     @functools.wraps(command)
     def decorated(**values: Any) -> None:
         options = ScoringOptions(**{each.name: values.pop(each.name) for each in shared})
+        options.check()
         command(**values, options=options)
 
     parameters = [*own, *shared]

@@ -20,10 +20,10 @@ if TYPE_CHECKING:
     from unweave.training.status import StoreStatus
 
 _MOST = 20  # rows of a table
-_RELOAD = 5  # seconds after which the page reloads itself
+_RELOAD = '<meta http-equiv="refresh" content="{:g}">'  # seconds
 _PAGE = """<!doctype html>
 <html lang="en"><head><meta charset="utf-8"><meta name="generator" content="unweave {version}">
-<meta http-equiv="refresh" content="{reload}"><meta name="viewport" content="width=device-width">
+{reload}<meta name="viewport" content="width=device-width">
 <title>{title}</title><style>
 :root{{color-scheme:light dark}}body{{font:15px/1.5 system-ui,sans-serif;margin:2rem}}
 caption{{font-weight:600}}th{{font-weight:600}}table{{margin:1rem 0}}
@@ -40,12 +40,18 @@ def status_command(
     json_output: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
     html: Annotated[
         Path | None,
-        typer.Option(help="Write a page that reloads itself every few seconds."),
+        typer.Option(
+            help="Write the status to an HTML file instead of printing it. With --every, the page "
+            "is updated and reloads itself."
+        ),
     ] = None,
     every: Annotated[
         float | None,
         typer.Option(
-            min=1, max=86_400, help="Seconds between repetitions, until all runs are done."
+            min=1,
+            max=86_400,
+            help="Show the status again after this many seconds, until all runs are done (by "
+            "default it is shown once).",
         ),
     ] = None,
     overwrite: OverwriteOption = False,
@@ -74,7 +80,7 @@ def status_command(
     while True:
         status = read_status(store)
         if html is not None:
-            _write_page(html, status, store)
+            _write_page(html, status, store, every if status.steps_left else None)
             if not announced:
                 err.print(f"wrote {html}")
                 announced = True
@@ -124,8 +130,8 @@ def _tables(status: StoreStatus) -> list[tuple[list[str], list[list[str]]]]:
     return [(columns, rows) for columns, rows in found if rows]
 
 
-def _write_page(path: Path, status: StoreStatus, store: Path) -> None:
-    """Write the status as one HTML file."""
+def _write_page(path: Path, status: StoreStatus, store: Path, reload: float | None) -> None:
+    """Write the status as one HTML file, which reloads itself as often as it is rewritten."""
     from markupsafe import Markup
 
     import unweave
@@ -138,7 +144,7 @@ def _write_page(path: Path, status: StoreStatus, store: Path) -> None:
     tables = [html_table(columns, rows) for columns, rows in _tables(status)]
     page: Markup = Markup(_PAGE).format(
         version=unweave.__version__,
-        reload=_RELOAD,
+        reload=Markup(_RELOAD).format(reload) if reload else "",
         title=visible(f"Runs in {store}"),
         lines=Markup("").join(lines),
         tables=Markup("").join(tables),

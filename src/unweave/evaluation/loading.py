@@ -19,7 +19,6 @@ from unweave.training import Outcome, StoredOutcome, pick_device, recall
 from unweave.training.model_file import read_model
 from unweave.training.progress import failure_text
 from unweave.training.run import Run
-from unweave.training.run_files import run_paths
 from unweave.training.state import check_tensors
 from unweave.training.store import DataRecord, RunFolder, Store
 
@@ -58,8 +57,8 @@ def load(
 
     If the path does not exist, its last part may be the start of a digest, as in
     `load("runs/3f2a")`, if only one run in that folder starts with it. `load("3f2a")` looks in the
-    folder `runs`, as the commands do, unless the current folder has runs. A run that is not
-    finished has its newest weights.
+    current folder and, if no run there starts with it, in the folder `runs`, as the commands do. A
+    run that is not finished has its newest weights.
 
     The data are loaded only when something is first measured on them, and runs on the same data
     share them. `data` is where the data are now, if they have moved, or the array that a run was
@@ -201,8 +200,10 @@ def _expected_weights(run: Run, shape: tuple[int, ...]) -> dict[str, Tensor]:
 
 def _named(path: Path) -> RunFolder:
     """Find a run by the start of its digest; without a folder, also in that of the commands."""
-    alone = path.name == str(path) and DEFAULT_STORE.is_dir() and not run_paths(path.parent)
-    return Store(DEFAULT_STORE if alone else path.parent).named(path.name)
+    own = Store(path.parent)
+    alone = path.name == str(path) and DEFAULT_STORE.is_dir()
+    here = not alone or any(each.path.name.startswith(path.name) for each in own.folders())
+    return (own if here else Store(DEFAULT_STORE)).named(path.name)
 
 
 def _read(path: Path) -> tuple[Outcome, DataRecord, Path | None]:

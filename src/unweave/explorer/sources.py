@@ -8,10 +8,10 @@ from operator import itemgetter
 from pathlib import Path
 from typing import Protocol
 
-from unweave.core.outputs import RUN
 from unweave.evaluation.model import FittedModel
 from unweave.explorer.contents import RunData
 from unweave.explorer.run_data import run_data
+from unweave.training.run_files import created_at
 from unweave.training.store import RunFolder
 
 _TIME_STEP = 2 * 10**9  # nanoseconds between times that every file system can distinguish
@@ -139,14 +139,7 @@ class StoredRuns:
         return [run for _, run in sorted(self._known.values(), key=itemgetter(0))]
 
     def _opened(self, name: str) -> tuple[float, StoredRun] | None:
-        """Return a run and when it was begun, or None if the folder has no run.
-
-        A folder that cannot be read counts as an old run, so that whoever reads it says why not.
-        """
+        """Return a run and when it was created, or None if the folder has no run."""
+        created = created_at(self.root, name)
         run = StoredRun(RunFolder(self.root / name), self.load)
-        try:
-            return os.stat(self.root / name / RUN).st_mtime, run
-        except (FileNotFoundError, NotADirectoryError):
-            return None
-        except OSError:
-            return 0.0, run
+        return None if created is None else (created, run)

@@ -106,6 +106,11 @@ class _Shared:
             raise ValueError(f"expected at least 2 reseeds, or 0 for none, got {self.reseeds}")
 
 
+def check_options(options: MetricOptions) -> None:
+    """Raise a ValueError for an option that no metric takes, before any work is done."""
+    _Shared(**options)
+
+
 SHARED_ARGUMENTS = tuple(field.name for field in fields(_Shared))
 
 

@@ -171,9 +171,10 @@ class RemoteStore:
             batches = (small[i : i + _AT_ONCE] for i in range(0, len(small), _AT_ONCE))
             got = chain(map(self._get, large), map(self._cat, batches))
             self._versions |= {path: new[path] for path in chain(later, *got)}
-        for path, time in _newest(there).items():
-            with suppress(FileNotFoundError):  # its only file was deleted meanwhile
-                os.utime(path, (time, time))  # runs are listed by the times of their folders
+        for path, facts in there.items():
+            if path.name == RUN and (time := _seconds(facts)):
+                with suppress(FileNotFoundError):  # deleted meanwhile
+                    os.utime(path, (time, time))  # runs are listed by the times of these files
 
     def _mirrored(self, objects: Mapping[str, Any]) -> dict[Path, Mapping[str, Any]]:
         """Create the folders of the objects that the mirror has; note others that are not empty."""
@@ -412,12 +413,3 @@ def _seconds(facts: Mapping[str, Any]) -> float:
     """Return when an object was put, on the clock of the storage; 0 if that is not known."""
     changed = _changed(facts)
     return changed.timestamp() if changed else 0.0
-
-
-def _newest(files: Mapping[Path, Mapping[str, Any]]) -> dict[Path, float]:
-    """Return when the newest file of each folder was put."""
-    times: dict[Path, float] = {}
-    for path, facts in files.items():
-        if seconds := _seconds(facts):
-            times[path.parent] = max(times.get(path.parent, 0.0), seconds)
-    return times

@@ -249,17 +249,25 @@ def names_in(root: Path) -> list[str]:
 def run_paths(root: Path, names: Iterable[str] | None = None) -> list[Path]:
     """Return the folders of a store that hold a run, the newest last; only these, if given.
 
-    Unreadable folders are included; reading one raises the error.
+    Unreadable folders are included, as the oldest; reading one raises the error.
     """
-    found = []
-    for name in names_in(root) if names is None else names:
-        path = os.path.join(root, name)
-        with suppress(FileNotFoundError, NotADirectoryError):
-            changed = os.stat(path).st_mtime
-            with suppress(PermissionError):
-                os.stat(os.path.join(path, RUN))
-            found.append((changed, name))
+    listed = names_in(root) if names is None else names
+    found = [(time, name) for name in listed if (time := created_at(root, name)) is not None]
     return [root / name for _, name in sorted(found)]
+
+
+def created_at(root: Path, name: str) -> float | None:
+    """Return when the run in a folder of a store was created; None if the folder has no run.
+
+    That is the time of run.json, which nothing changes later; evaluating a run changes its folder.
+    The time is 0 if the folder cannot be read.
+    """
+    try:
+        return os.stat(os.path.join(root, name, RUN)).st_mtime
+    except (FileNotFoundError, NotADirectoryError):
+        return None
+    except OSError:
+        return 0.0
 
 
 def check_page(path: Path) -> None:
