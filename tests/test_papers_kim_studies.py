@@ -190,6 +190,19 @@ def test_the_digit_of_a_row_is_its_commonest():
     assert mnist._changed(mnist.np.array([[3, 3, 3, 5], [1, 1, 1, 1]])) == 1 / 8
 
 
+@pytest.mark.parametrize(
+    ("ends", "expected"),
+    [((0.52, 0.5, 0.47), "pass"), ((0.5, 0.5, 0.9), "undecided"), ((0.5, 0.5, 0.02), "undecided")],
+)
+def test_a_discriminator_is_degenerate_if_it_is_right_about_half_of_the_images(ends, expected):
+    """One that is always wrong is not."""
+    networks = tuple(
+        Network(run, {"step": [run.steps], mnist.ACCURACY: [end]}, {}, {})
+        for run, end in zip(mnist.SETTINGS["InfoGAN"], ends, strict=False)
+    )
+    assert mnist.degenerate_claim(Group(networks, len(ends))).verdict == expected
+
+
 def test_scores_are_compared_at_the_same_reconstruction_error():
     """Between two settings of the other method, whose score at that error is interpolated."""
     study = shapes2d.STUDY

@@ -10,7 +10,7 @@ from unweave.core.noise import Noise
 from unweave.networks.layers import BatchNorm
 
 _NORMAL_STDDEV = 0.02
-_TRUNCATED = 2.0  # standard deviations
+_CUT = 2.0  # of the truncated normal distribution, in standard deviations
 _TRANSPOSED = (nn.ConvTranspose1d, nn.ConvTranspose2d, nn.ConvTranspose3d)
 
 
@@ -23,13 +23,7 @@ class SelfInitialising(Protocol):
 
 
 Init = Literal["fan-in", "glorot", "lecun"]
-LAYERS = (
-    nn.Linear,
-    nn.Conv1d,
-    nn.Conv2d,
-    nn.Conv3d,
-    *_TRANSPOSED,
-)
+LAYERS = (nn.Linear, nn.Conv1d, nn.Conv2d, nn.Conv3d, *_TRANSPOSED)
 
 
 class NormalStack(nn.Sequential):
@@ -49,9 +43,9 @@ def initialise(module: nn.Module, noise: Noise, init: Init = "fan-in") -> dict[s
       takes the second axis as the fan of a transposed convolution);
     - "glorot" draws weights uniformly within sqrt(6 / (fan in + fan out)), like TensorFlow,
       [Glorot2010] eq. 16. Biases start at 0;
-    - "lecun" draws weights from a normal distribution with standard deviation 1 / sqrt(fan in), cut
-      off at two of them, like Sonnet; the deviation is that of [LeCun1998b] sec. 4.6. Biases start
-      at 0.
+    - "lecun" draws weights from a normal distribution with standard deviation 1 / sqrt(fan in), as
+      in [LeCun1998b] sec. 4.6, cut off at two standard deviations, like Sonnet. What is left has
+      0.88 of this standard deviation. Biases start at 0.
 
     A `NormalStack` and `SelfInitialising` modules follow their own rules. All other parameters
     start as they were built, so build the module with torch's random numbers from the seed, as
@@ -64,34 +58,34 @@ def initialise(module: nn.Module, noise: Noise, init: Init = "fan-in") -> dict[s
         if layer in normal and isinstance(layer, (*LAYERS, BatchNorm)):
             values |= _normal(layer, path, noise)
         elif isinstance(layer, LAYERS):
-            values |= _drawn(layer, path, noise, init)
+            values |= _layer(layer, path, noise, init)
         elif isinstance(layer, SelfInitialising):
             values |= layer.initial(noise, path)
     return values
 
 
-def _drawn(layer: nn.Module, path: str, noise: Noise, init: Init) -> dict[str, Tensor]:
+def _layer(layer: nn.Module, path: str, noise: Noise, init: Init) -> dict[str, Tensor]:
     weight = cast(Tensor, layer.weight)
     fan_in, fan_out = weight[0].numel(), weight[:, 0].numel()
     if init == "lecun" and isinstance(layer, _TRANSPOSED):
-        fan_in = fan_out  # inputs are its first axis
-    bound = math.sqrt(6 / (fan_in + fan_out)) if init == "glorot" else 1 / math.sqrt(fan_in)
+        fan_in = fan_out  # the first axis of its weight is its inputs
+    scale = math.sqrt(6 / (fan_in + fan_out)) if init == "glorot" else 1 / math.sqrt(fan_in)
     values = {}
     for name, p in layer.named_parameters(prefix=path, recurse=False):
-        share = noise.uniform(p.shape, name, p.dtype)
-        value = bound * (_truncated_normal(share) if init == "lecun" else 2 * share - 1)
+        uniform = noise.uniform(p.shape, name, p.dtype)
+        value = scale * (_truncated_normal(uniform) if init == "lecun" else 2 * uniform - 1)
         values[name] = value.zero_() if init != "fan-in" and p.dim() == 1 else value
     return values
 
 
-def _truncated_normal(share: Tensor) -> Tensor:
-    """Map uniform numbers to standard normal ones within `_TRUNCATED`.
+def _truncated_normal(uniform: Tensor) -> Tensor:
+    """Map uniform numbers to standard normal ones within `_CUT`.
 
     In float64, whose rounding to float32 is the same on every device.
     """
-    low = math.erfc(_TRUNCATED / math.sqrt(2)) / 2
-    quantiles: Tensor = torch.special.ndtri(low + (1 - 2 * low) * share.double())
-    return quantiles.to(share.dtype)
+    low = math.erfc(_CUT / math.sqrt(2)) / 2
+    quantiles: Tensor = torch.special.ndtri(low + (1 - 2 * low) * uniform.double())
+    return quantiles.to(uniform.dtype)
 
 
 def _normal(layer: nn.Module, path: str, noise: Noise) -> dict[str, Tensor]:

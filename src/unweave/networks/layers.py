@@ -171,7 +171,7 @@ def frozen_statistics(networks: nn.Module) -> Iterator[None]:
             module.training = True
 
 
-# On a GPU a layer that reads or writes its whole image is one matrix product for each lane. As a
+# On a GPU a layer that reads or writes a whole image is one matrix product for each lane. As a
 # convolution it would be a group of a grouped convolution, and cuDNN may compute several groups in
 # one product whose other numbers are 0, where the NaN of a lane that failed reaches its neighbour.
 
@@ -186,7 +186,7 @@ class Conv2d(nn.Conv2d):
         y: Tensor
         if input.device.type == "cpu":
             y = super()._conv_forward(input, weight, bias)
-        elif input.shape[-2:] == weight.shape[-2:] and self.padding == (0, 0) and self.groups == 1:
+        elif reads_whole_image(self, input):
             y = whole_image_to_pixel(input, weight, bias)
         else:
             y = super()._conv_forward(input.contiguous(), weight.contiguous(), bias)
@@ -201,12 +201,27 @@ class ConvTranspose2d(nn.ConvTranspose2d):
         if x.device.type == "cpu" or output_size is not None:
             return super().forward(x, output_size)
         assert not isinstance(self.padding, str)
-        if x.shape[-2:] == (1, 1) and self.padding == self.output_padding == (0, 0):
+        if writes_whole_image(self, x):
             return pixel_to_whole_image(x, self.weight, self.bias)
         return F.conv_transpose2d(
             x.contiguous(), self.weight.contiguous(), self.bias, self.stride, self.padding,
             self.output_padding, self.groups, self.dilation,
         )  # fmt: skip
+
+
+def reads_whole_image(layer: nn.Conv2d, x: Tensor) -> bool:
+    """Return whether a convolution of (B, C, H, W) is `whole_image_to_pixel`."""
+    return x.dim() == 4 and x.shape[-2:] == layer.weight.shape[-2:] and _is_dense(layer)
+
+
+def writes_whole_image(layer: nn.ConvTranspose2d, x: Tensor) -> bool:
+    """Return whether a transposed convolution of (B, A, 1, 1) is `pixel_to_whole_image`."""
+    pixel = x.dim() == 4 and x.shape[-2:] == (1, 1)
+    return pixel and layer.output_padding == (0, 0) and _is_dense(layer)
+
+
+def _is_dense(layer: nn.Conv2d | nn.ConvTranspose2d) -> bool:
+    return layer.padding == (0, 0) and layer.dilation == (1, 1) and layer.groups == 1
 
 
 def whole_image_to_pixel(x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:

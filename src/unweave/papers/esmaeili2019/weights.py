@@ -1,8 +1,9 @@
 """A control, not a figure of [Esmaeili2019]: what makes the HFVAE use its category.
 
 The paper gives the weights of the HFVAE for dSprites and CelebA, not for MNIST and Fashion-MNIST.
-The code released with it trains on MNIST with alpha = 1, beta = 0, gamma = 4, and labels for a
-tenth of the images, which the paper does not mention.
+The code released with it trains on MNIST with alpha = 1, beta = 0 and gamma = 4. In a tenth of the
+batches, of other images in every epoch, labels replace the sampled category, which the paper does
+not mention. Our labels are a term of the objective, for the same tenth of the images in all epochs.
 """
 
 from dataclasses import replace

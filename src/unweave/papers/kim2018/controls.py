@@ -78,12 +78,16 @@ def halved(name: str, workspace: Workspace, results: Results) -> Result:
     plain = stored_results(STUDY, workspace.out).groups(setting_of)[FACTOR]
     changed = results.groups(setting_of)[FACTOR]
     figure, axes = panels(1, len(_COMPARED), width=3.0, height=2.6)
+    variant = texts("variant")
     for axis, (curve, _) in zip(axes, _COMPARED.values(), strict=True):
-        draw_curves(axis, {"as in figure 5": plain, texts("changed"): changed}, curve)
-        axis.set_xlabel("iterations")
-        if legend := axis.get_legend():
-            legend.set(visible=axis is axes[0], loc="upper right")
-    axes[0].set(ylim=(25, 110), ylabel="nats")
+        draw_curves(axis, {"as in figure 5": plain, variant: changed}, curve)
+        axis.set(xlabel="iterations", ylabel="" if curve == OURS else "nats")
+        if (legend := axis.get_legend()) and axis is axes[0]:
+            axis.legend(loc="upper right", fontsize=7, handlelength=2.2)
+        elif legend:
+            legend.remove()
+    axes[0].set_ylim(25, 110)
+    axes[0].axhline(45, color="0.6", linewidth=1, linestyle=":")
     letter_panels(axes, list(_COMPARED))
     claims = []
     for what, (curve, tolerance) in _COMPARED.items():
@@ -93,7 +97,7 @@ def halved(name: str, workspace: Workspace, results: Results) -> Result:
             texts.claim(
                 "same", difference.within(0, tolerance),
                 contradicted=difference.beyond(0, tolerance), needs=(plain, changed), what=what,
-                tolerance=tolerance, steps=HALF, changed=changed.mean(read),
+                variant=variant, tolerance=tolerance, steps=HALF, changed=changed.mean(read),
                 plain=plain.mean(read), difference=difference,
             )
         )  # fmt: skip

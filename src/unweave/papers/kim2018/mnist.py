@@ -20,7 +20,7 @@ from unweave.papers.kim2018.methods import draw_lines, draw_losses
 from unweave.presets import preset
 from unweave.studies.drawing import panels
 from unweave.studies.forms import Picture, Traversals
-from unweave.studies.images import draw_pictures, encode_png
+from unweave.studies.images import decode_png, draw_pictures, encode_png
 from unweave.studies.study import PICTURES, Group, Results, Study
 from unweave.studies.texts import Texts
 from unweave.studies.workspace import Claim, Numbers, Result, Workspace
@@ -40,10 +40,9 @@ SETTINGS: dict[str, list[Run]] = {
     "20 categories": preset("kim2018/mnist-info-gan-categories").runs(["latent.category.size=20"]),
 }
 COLUMNS = 10  # of a picture of traversals, and of reconstructions with varied noise
-GUESSING = 0.55  # the accuracy of a critic that calls all images real is 0.5
+GUESSING, AROUND = 0.5, 0.05  # the accuracy of a critic that calls all images real, and a bound
 OFTEN = 0.1  # share of images
 TEN = 10  # digits
-_ASPECTS = {"traversals": 0.3, "noise": 1.0}  # of pictures: height by width
 _PER_DIGIT = 10
 _STARTS = 20  # codes that traversals start from, to count digits
 
@@ -159,7 +158,7 @@ def fig24(workspace: Workspace, results: Results) -> Result:
     group = results.groups(setting_of)["InfoGAN"]
     figure, (axis,) = panels(1, 1, width=4.4, height=2.4)
     draw_lines(axis, group, ACCURACY, 0.5)
-    axis.axhline(0.5, color="0.6", linewidth=1, linestyle=":")
+    axis.axhline(GUESSING, color="0.6", linewidth=1, linestyle=":")
     axis.set(xlabel="iterations", ylabel="accuracy", ylim=(0, 1.02))
     return _result("fig24", results, {"": figure}, [degenerate_claim(group)], ["InfoGAN"])
 
@@ -168,8 +167,9 @@ def degenerate_claim(group: Group) -> Claim:
     """Judge whether the discriminators of all runs end up guessing."""
     ends = group.values(ACCURACY)
     return texts_of("fig24").claim(
-        "degenerate", bool((ends < GUESSING).all()), contradicted=False, needs=(group,),
-        bound=GUESSING, ends=", ".join(f"{end:.2f}" for end in ends),
+        "degenerate", bool((np.abs(ends - GUESSING) < AROUND).all()), contradicted=False,
+        needs=(group,), bound=AROUND, guessing=GUESSING,
+        ends=", ".join(f"{end:.2f}" for end in ends),
     )  # fmt: skip
 
 
@@ -207,8 +207,12 @@ def fig26(workspace: Workspace, results: Results) -> Result:
     """Figure 26: reconstructions of InfoGAN with varied noise."""
     group = results.groups(setting_of)["InfoGAN"]
     changed = group.mean(NOISE)
-    claim = texts_of("fig26").claim("noise", changed.low > OFTEN, contradicted=False,
-                                    needs=(group,), bound=OFTEN, changed=changed)  # fmt: skip
+    shares = group.values(NOISE)
+    claim = texts_of("fig26").claim(
+        "noise", changed.low > OFTEN, contradicted=False, needs=(group,), bound=OFTEN,
+        mean=changed.value, shares=", ".join(f"{share:.3f}" for share in sorted(shares)),
+        few=int((shares <= OFTEN).sum()), count=len(shares),
+    )  # fmt: skip
     one = Group(group.networks[:1], 1)
     return _result("fig26", results, {"": _draw_pictures(one, "noise", 2.6)}, [claim], ["InfoGAN"])
 
@@ -263,5 +267,7 @@ def _draw_pictures(
         for number, network in enumerate(group.networks)
     }
     columns = min(3, len(pictures)) or 1
-    height = 0.25 + width * _ASPECTS[picture]
-    return draw_pictures(-(-len(pictures) // columns) or 1, columns, pictures, width, height)
+    rows = -(-len(pictures) // columns) or 1
+    sizes = [decode_png(text).shape for text, _ in pictures.values()]
+    height = 0.25 + width * max((tall / wide for tall, wide, _ in sizes), default=0.3)
+    return draw_pictures(rows, columns, pictures, width, height)
