@@ -2,6 +2,7 @@
 
 import json
 import os
+import signal
 import sys
 import time
 from types import SimpleNamespace
@@ -12,7 +13,7 @@ import unweave as uw
 from datasets import CPU, SMALL, small_run
 from executor_laws import check_laws, check_outcomes, train_on, train_plainly
 from preempted import Preempted
-from unweave.core import files
+from unweave.core import files, signals
 from unweave.core.assignments import override
 from unweave.executors import executor_from
 from unweave.executors.slurm import ArrayJobs
@@ -68,6 +69,7 @@ class Cluster:
 
 @pytest.fixture
 def cluster(tmp_path, monkeypatch):
+    monkeypatch.setattr(signals, "jobs_go_on", False)
     monkeypatch.setattr("unweave.executors.slurm._LOOK", 0.0)
     monkeypatch.setattr("unweave.executors.slurm._LOOK_STOPPED", 0.0)
     monkeypatch.setattr(files, "SHOWN_AFTER", 0.0)
@@ -141,8 +143,8 @@ def test_the_next_command_takes_over_the_jobs_of_one_that_was_ended(cluster, mon
     keys = first.submit(["one", "two", "three"])
     cluster.end(keys[2])
     first.close()
-    text = "2 jobs of Slurm will go on: repeat the command to collect what they train, or stop them"
-    assert capsys.readouterr().err == f"{text} with scancel 1\n"
+    text = "2 jobs of Slurm will go on: repeat the command to collect the results, or cancel with"
+    assert capsys.readouterr().err == f"{text} scancel 1\n"
     second = cluster.pool()
     assert second.submit(["two", "three"]) == [keys[1], "2_0"]
     second.stop()
@@ -155,6 +157,26 @@ def test_the_next_command_takes_over_the_jobs_of_one_that_was_ended(cluster, mon
     third.close()
     assert not list(cluster.folder.glob("left-*"))
     assert not capsys.readouterr().err
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_a_driver_that_is_stopped_has_one_last_line(number, cluster, unweave, monkeypatch):
+    """After SIGTERM it said that the jobs go on, and then that what they trained was saved."""
+
+    def submit_and_stop(function, texts):
+        os.kill(os.getpid(), number)
+        return Cluster.map_array(cluster, function, texts)
+
+    monkeypatch.setattr(cluster, "map_array", submit_and_stop, raising=False)
+    monkeypatch.setattr(uw.Slurm, "check", lambda self: None)
+    monkeypatch.setattr(uw.Slurm, "_executor", lambda self, store: cluster)
+    store = ("--store", cluster.folder.parent / "runs", "--on", "slurm:gpus=0", "--device", "cpu")
+    code, _, err = unweave("train", "data=shapes2d", "data.side=16", "steps=5", *store)
+    last = [line for line in err.partition("stopping soon")[2].splitlines() if line[:5] != "steps"]
+    left = "1 job of Slurm will go on: repeat the command to collect the results, or cancel with "
+    stopped = "stopped; what was trained is saved, and the same command resumes from there"
+    assert last[1:] == [f"{left}scancel 1" if number == signal.SIGTERM else stopped]
+    assert code == 130
 
 
 def test_jobs_have_time_to_train_before_they_save():

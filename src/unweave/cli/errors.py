@@ -9,12 +9,11 @@ from typing import Any
 
 import typer
 
-from unweave.core import torchrun
+from unweave.core import signals, torchrun
 from unweave.core.console import err, out
 from unweave.core.files import NO_SPACE, error_text
 from unweave.core.memory import is_out_of_memory
 from unweave.core.parallel import CannotFork, WorkerKilled
-from unweave.core.signals import STOPPED
 
 _LONGEST = 4_000  # characters of a message, which may quote a value of any length
 _NOT_WRITABLE = (errno.EACCES, errno.EPERM, errno.EROFS, errno.ENOTDIR, errno.ENOENT)
@@ -44,7 +43,7 @@ def run(command: Any, arguments: list[str]) -> None:
             raise
     if message is not None:  # printed here, where the memory that the command took is free again
         _fail(message)
-    if code == STOPPED:  # as typer returns it after Ctrl-C
+    if code == signals.STOPPED and not signals.jobs_go_on:  # as typer returns it after Ctrl-C
         err.print(_interruption_text(name))
     sys.exit(code if isinstance(code, int) else 0)
 

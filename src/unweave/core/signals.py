@@ -13,6 +13,8 @@ from types import FrameType
 
 STOPPED = 130  # exit code after Ctrl-C: 128 and the number of the signal
 
+jobs_go_on = False  # whether this command has printed that its jobs go on without it
+
 _IMPORT = "<frozen importlib._bootstrap>"
 
 

@@ -21,7 +21,7 @@ from uuid import uuid4
 
 from pydantic import Field, NonNegativeInt
 
-from unweave.core import files
+from unweave.core import files, signals
 from unweave.core.console import err
 from unweave.core.hints import count_noun
 from unweave.core.spec import Count, spec, tag
@@ -282,12 +282,13 @@ class _Left:
     def write(self, more: Mapping[Hashable, str]) -> None:
         """Record and print the jobs that go on: these, and earlier ones not taken over."""
         going = _those_listed({**self._texts, **{str(key): text for key, text in more.items()}})
+        signals.jobs_go_on = any(str(key) in going for key in more)
         if going:
             files.write_json(self._folder / f"left-{uuid4().hex}.json", going)
             ids = " ".join(dict.fromkeys(key.partition("_")[0] for key in going))
             err.print(
                 f"{count_noun(len(going), 'job')} of Slurm will go on: repeat the command to "
-                f"collect what they train, or stop them with scancel {ids}",
+                f"collect the results, or cancel with scancel {ids}",
                 soft_wrap=True,
             )
         for path in self._files:
