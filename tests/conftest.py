@@ -74,6 +74,26 @@ def quick_scores():
 
 
 @pytest.fixture
+def write_module(tmp_path, monkeypatch):
+    """Return a function that writes a module into the working directory, an empty folder."""
+    from unweave.core import parts
+
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "path", [*sys.path])
+    monkeypatch.setattr(parts, "_used", {})
+    written = []
+
+    def write(name, source):
+        written.append(tmp_path / f"{name}.py")
+        written[-1].write_text(source)
+        return written[-1]
+
+    yield write
+    for path in written:
+        sys.modules.pop(path.stem, None)
+
+
+@pytest.fixture
 def unweave(monkeypatch, capsys):
     """Run the command line in this process; return exit code, stdout and stderr."""
 

@@ -31,14 +31,8 @@ class Other(VAEObjective):
 
 
 @pytest.fixture
-def module(tmp_path, monkeypatch):
-    """A module `mistaken` in a folder that is the working directory."""
-    (tmp_path / "mistaken.py").write_text(SOURCE)
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(sys, "path", [*sys.path])
-    monkeypatch.setattr(parts, "_used", {})
-    yield tmp_path / "mistaken.py"
-    sys.modules.pop("mistaken", None)
+def module(write_module):
+    return write_module("mistaken", SOURCE)
 
 
 @pytest.mark.parametrize("change", [("Other", "Another"), ("scale:", "share:")])

@@ -174,14 +174,8 @@ def link(codes, factors):
 
 
 @pytest.fixture
-def module(tmp_path, monkeypatch):
-    """A module `elsewhere` in a folder that is the working directory."""
-    (tmp_path / "elsewhere.py").write_text(SOURCE)
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(sys, "path", [*sys.path])
-    monkeypatch.setattr(parts, "_used", {})
-    yield tmp_path / "elsewhere.py"
-    sys.modules.pop("elsewhere", None)
+def module(write_module):
+    return write_module("elsewhere", SOURCE)
 
 
 def test_the_command_line_takes_a_part_by_its_module_and_sets_its_fields(module):

@@ -141,6 +141,10 @@ class _Linear(torch.autograd.Function):
     def setup_context(ctx: Any, inputs: tuple[Tensor], output: Tensor) -> None:
         """Keep nothing: the derivative of a linear map depends on no input."""
 
+    @classmethod
+    def vmap(cls, info: Any, in_dims: tuple[int], x: Tensor) -> tuple[Tensor, int]:
+        return cls.apply(x.movedim(in_dims[0], 1)), 1  # type: ignore[no-untyped-call]
+
 
 class _OwnRows(_Linear):
     @staticmethod
@@ -150,10 +154,6 @@ class _OwnRows(_Linear):
     @staticmethod
     def backward(ctx: Any, *gradients: Tensor) -> Tensor:
         return gather_rows(gradients[0]) / dist.get_world_size()
-
-    @staticmethod
-    def vmap(info: Any, in_dims: tuple[int], x: Tensor) -> tuple[Tensor, int]:
-        return own_rows(x.movedim(in_dims[0], 1)), 1
 
 
 class _GatherRows(_Linear):
@@ -167,10 +167,6 @@ class _GatherRows(_Linear):
     @staticmethod
     def backward(ctx: Any, *gradients: Tensor) -> Tensor:
         return own_rows(gradients[0]) * dist.get_world_size()
-
-    @staticmethod
-    def vmap(info: Any, in_dims: tuple[int], x: Tensor) -> tuple[Tensor, int]:
-        return gather_rows(x.movedim(in_dims[0], 1)), 1
 
 
 class _MeanOfProcesses(_Linear):

@@ -180,7 +180,7 @@ def drive(
                 attempt.add(ended)
                 last = _judge(attempt, ended, tries)
                 if ended.how == "done" or attempt.lost_at:  # not if it made progress
-                    places.record(ended, request(attempt.task))
+                    places.record(ended, attempt)
                 if last:
                     yield attempt.end(last)
                 else:
@@ -268,7 +268,7 @@ def _score_parts(
                 running |= dict(zip(keys, group, strict=True))
             for key, ended in pool.wait(_POLL).items():
                 task, tried, lost_at = part = running.pop(key)
-                places.record(ended, request(task))
+                places.record(ended, task.folders)
                 if ended.how == "done":
                     yield json.loads(ended.text)
                 elif ended.how != "failed" and tried < tries:

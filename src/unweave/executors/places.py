@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Set
+from collections.abc import Hashable, Set
 from typing import Protocol
 
 from unweave.executors.worker import Ended
@@ -29,10 +29,10 @@ class Places:
 
     def __init__(self, pool: HasPlaces) -> None:
         self._pool = pool
-        self._lost: dict[str, set[str]] = {}  # tasks by place, since one was done there
+        self._lost: dict[str, set[Hashable]] = {}  # tasks by place, since one was done there
         self._last: dict[str, float] = {}  # when the place lost a task
 
-    def record(self, ended: Ended, task: str) -> None:
+    def record(self, ended: Ended, task: Hashable) -> None:
         """Note how a task ended, if it is known where."""
         if ended.place and ended.how == "died":
             self._lost.setdefault(ended.place, set()).add(task)
