@@ -103,15 +103,19 @@ def test_types_of_images_are_interpreted(images, expected, bounded):
 @pytest.mark.parametrize(
     ("images", "message"),
     [
-        (BYTES.astype(np.int64), "images of int64 from 0 to 255.*counts .*percentile .*bytes"),
-        (BYTES.astype(np.int32) % 52, "images of int32 from 0 to 51.*counts .*percentile .*bytes"),
-        (BYTES.astype(np.int64) * 9, r"from 0 to 2295.*counts .*percentile \(intensities\); in Py"),
+        (BYTES.astype(np.int64), "images of int64 from 0 to 255.*bytes .*percentile .*counts"),
+        (BYTES.astype(np.int32) % 52, "images of int32 from 0 to 51.*bytes .*percentile .*counts"),
+        (
+            BYTES.astype(np.int64) * 9,
+            r"0 to 2295.*percentile .*counts .*; in Py.*=\"percentile\"\)$",
+        ),
         (BYTES.astype(np.int8), "images of int8 from -"),
         (BYTES[:, 0], r"vectors of uint8 .*counts .*standardise \(measurements\).*scale=bytes"),
         (BYTES[:, 0].astype(np.uint16) * 9, "vectors of uint16 .*counts .*standardise"),
         (BYTES[:, 0].astype(np.int64) - 300, r"with data.scale=standardise \(measurements\); in P"),
+        (np.where(BYTES[:, 0] > 250, -999, 7), r"-999 seems to stand for missing values: fill"),
     ],
-    ids=str.split("int64 int32 large int8 uint8-vectors uint16-vectors negative"),
+    ids=str.split("int64 int32 large int8 uint8-vectors uint16-vectors negative missing"),
 )
 def test_integers_of_unknown_meaning_are_asked_about(images, message):
     with pytest.raises(ValueError, match=message):

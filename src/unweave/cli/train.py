@@ -146,7 +146,7 @@ def train_command(
         processes=processes,
     )
     if processes.is_first:
-        print_outcomes(outcomes, run_store)
+        print_outcomes(outcomes, run_store, datasets)
     if any(outcome.failure for outcome in outcomes):
         raise typer.Exit(1)
 
@@ -170,7 +170,7 @@ def read_runs(
     return print_warnings(err, lambda: runs_from(given, base, select or [], features, datasets))
 
 
-def print_outcomes(outcomes: list[Outcome], store: Store) -> None:
+def print_outcomes(outcomes: list[Outcome], store: Store, datasets: Datasets) -> None:
     """Print a table of the trained runs, the failures, and the command to run next.
 
     An objective that all runs share is left out, so that the table fits 80 columns.
@@ -205,9 +205,11 @@ def print_outcomes(outcomes: list[Outcome], store: Store) -> None:
             "held-out: loss (distortion + rate) on the validation split; R^2: share of its "
             "variance that is explained",
         )
-    if overfits := overfit_warning(outcomes):
+    # Extreme values, of which a warning was printed, have to be corrected first.
+    judged = [each for each in outcomes if not datasets.load(each.run.data).schema.extremes]
+    if overfits := overfit_warning(judged):
         err.print(overfits, style="bold yellow", soft_wrap=True)
-    if early := unfinished_note(outcomes, stored=True):
+    if early := unfinished_note(judged, stored=True):
         err.print(f"NOTE: {early}", style="yellow", soft_wrap=True)
     trained = [outcome for outcome in outcomes if not outcome.failure]
     if trained:

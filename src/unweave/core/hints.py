@@ -70,6 +70,16 @@ def nearest(name: object, valid: Iterable[str], most_listed: int = MOST_LISTED) 
     return f"{hint}{near}{there} are {len(choices):,} choices{first}."
 
 
+def one_of(choices: Sequence[str]) -> str:
+    """Join alternatives.
+
+    >>> one_of(["a", "b", "c"]), one_of(["a"])
+    ('a, b or c', 'a')
+    """
+    *others, last = choices
+    return f"{', '.join(others)} or {last}" if others else last
+
+
 def near_paths(path: str | Path) -> list[str]:
     """Return existing paths with a name near that of a missing one, the nearest first."""
     place = Path(path)

@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
-from typing import Annotated, Any, Protocol, final, runtime_checkable
+from typing import Annotated, Any, NamedTuple, Protocol, final, runtime_checkable
 
 import numpy as np
 import torch
@@ -46,6 +46,25 @@ class DataNotFound(ValueError):
     """Data that a spec describes are not there: files to download, or an array to bind."""
 
 
+class ExtremeValues(NamedTuple):
+    """Values so far from all others that these are nearly equal after scaling.
+
+    `note` says where they are and what to do; `share` is that of the columns or channels they
+    affect.
+    """
+
+    note: str
+    share: float
+
+    @property
+    def advice(self) -> str:
+        """What to do before anything that losses and scores suggest."""
+        return (
+            f"{self.note}. Do this before anything else: until then, losses and R^2 describe "
+            "little but these values"
+        )
+
+
 @dataclass(frozen=True)
 class Schema:
     """Describe the observations of a dataset and the factors behind them.
@@ -67,6 +86,7 @@ class Schema:
         channels_last: whether the source has the channels of images last.
         value_names: names of the D values of a vector; () if they have none.
         notes: decisions made while loading the data, for the user to read.
+        extremes: extreme values that look like mistakes; None if none were found.
 
     >>> schema = Schema(100, (1, 8, 8), ("shape", "x"), (3, 8))
     >>> schema.column("x"), schema.factor_labels
@@ -87,6 +107,7 @@ class Schema:
     channels_last: bool = False
     value_names: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
+    extremes: ExtremeValues | None = None
 
     def __post_init__(self) -> None:
         count = len(self.factor_names)

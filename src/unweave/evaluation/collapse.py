@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 
+from unweave.core.hints import one_of
 from unweave.core.schedules import Schedule, at
 from unweave.data import Dataset
 from unweave.evaluation.unfinished import unfinished
@@ -26,8 +27,10 @@ def advice(run: Run, dataset: Dataset, measures: Sequence[Row] = ()) -> str:
         run: the run.
         dataset: the data that it was trained on.
         measures: with its held-out loss. More steps come first if the loss was still falling, or
-            if the run had fewer steps than are usual for the data.
+            if the run had fewer steps than are usual for the data. Extreme values come before all.
     """
+    if extremes := dataset.schema.extremes:
+        return f"First of all, {extremes.advice}."
     tries = []
     for name, weight in run.weights.items():
         last = at(weight, run.steps)
@@ -48,4 +51,4 @@ def advice(run: Run, dataset: Dataset, measures: Sequence[Row] = ()) -> str:
         why = f"; {usual:,} are usual for data of this size"
     more = f"more steps (it had {run.steps:,}{why})"
     tries = [more, *tries] if why else [*tries, more]
-    return f"Try {', '.join(tries[:-1])} or {tries[-1]}."
+    return f"Try {one_of(tries)}."

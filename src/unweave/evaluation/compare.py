@@ -87,7 +87,7 @@ def compared_model(model: FittedModel) -> ComparedRun:
         run = compared_folder(RunFolder(model.folder), model.split)
         if run.facts and run.facts.labels != model.dataset.labels_fingerprint:
             run = replace(run, scores={}, facts=None, unused="they were computed from other labels")
-    return replace(run, data=content_of(model))
+    return replace(run, data=content_of(model), extremes=model.schema.extremes)
 
 
 def compared_folder(folder: RunFolder, split: str | None = None) -> ComparedRun:
@@ -108,6 +108,7 @@ def compared_folder(folder: RunFolder, split: str | None = None) -> ComparedRun:
         Scores.from_json(stored["scores"]) if stored and not unused else {},
         None if unused else facts,
         unused,
+        extremes=record.schema.extremes,
     )
 
 
@@ -291,7 +292,9 @@ def _leaves_range(group: RunGroup, name: str, level: float) -> bool:
 def _section_notes(section: Section, level: float) -> list[str]:
     """Say what is missing or not comparable."""
     runs = [run for group in section.groups for run in group.runs]
-    notes = [
+    extremes = dict.fromkeys(run.extremes for run in runs if run.extremes)
+    notes = [f"{section.data}: {each.advice}" for each in extremes]
+    notes += [
         f"the stored scores of {run.name} are not used: {run.unused}; name metrics to compute them"
         for run in runs
         if run.unused

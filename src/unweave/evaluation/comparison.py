@@ -9,6 +9,7 @@ import numpy as np
 
 from unweave.core.intervals import EQUAL, Estimate, holm, mean_interval, welch_interval, welch_p
 from unweave.core.text import csv_text
+from unweave.data.dataset import ExtremeValues
 from unweave.evaluation.shared_latents import SharedLatent
 from unweave.metrics import Score, Table
 from unweave.metrics.model_metrics import UDR
@@ -27,7 +28,7 @@ class ComparedRun:
 
     `data` identifies the data. `facts` describe what the scores were computed on; None without
     scores. `unused` says why stored scores are not used. `table` is None if the run could not be
-    encoded.
+    encoded. `extremes` are those of the data.
     """
 
     name: str
@@ -39,6 +40,7 @@ class ComparedRun:
     facts: ScoreFacts | None = None
     unused: str = ""
     table: Table | None = None
+    extremes: ExtremeValues | None = None
 
     @property
     def values(self) -> dict[str, float]:

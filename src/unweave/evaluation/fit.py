@@ -186,11 +186,12 @@ def fit(
             warnings.warn(failure_text(outcome.run, outcome.failure), stacklevel=2)
     if progress is True:
         print_notes(console, _held_out_lines(outcomes))
-    if overfits := overfit_warning(outcomes):
-        _warn(overfits, console if progress is True else None, stacklevel=3)
-    if progress is True and (early := unfinished_note(outcomes, stored=False)):
-        print_notes(console, [early])
     trained_on = datasets.load(spec)
+    judged = [] if trained_on.schema.extremes else outcomes  # other advice has to wait
+    if overfits := overfit_warning(judged):
+        _warn(overfits, console if progress is True else None, stacklevel=3)
+    if progress is True and (early := unfinished_note(judged, stored=False)):
+        print_notes(console, [early])
     models = [
         FittedModel(each, trained_on, opened.folder(each.run).path if opened else None)
         for each in outcomes
@@ -286,7 +287,9 @@ def train_runs(
         outcomes += of_job
         off = [each for each in of_job if not each.failure and ends_collapsed(each.log_end)]
         warned += [collapse_warning(each.run, job.dataset, each.measures) for each in off]
-        if job.validation and (dominant := job.validation.dominant):
+        if extremes := job.dataset.schema.extremes:
+            warned.insert(0, f"WARNING: {extremes.advice}")
+        elif job.validation and (dominant := job.validation.dominant):
             warned.append(dominant.describe())
     if measure and any(o.has_weights and not o.measures for o in outcomes):
         warned.append(

@@ -45,11 +45,12 @@ class Dominant(NamedTuple):
     names: Sequence[str]
     among: int  # number of observations that they are among
     share: float
+    otherwise: str  # what to do if they are right
 
     def describe(self) -> str:
         """Say which observations these are, and what R^2 is worth.
 
-        >>> Dominant(["S9"], 320, 0.9951).describe().partition(",")[0]
+        >>> Dominant(["S9"], 320, 0.9951, "").describe().partition(",")[0]
         'one of 320 observations (S9) has 99.5% of their variance'
         """
         one = len(self.names) == 1
@@ -59,7 +60,7 @@ class Dominant(NamedTuple):
             f"{which} of {self.among:,} observations ({', '.join(self.names[:_NAMED])}{more}) "
             f"{'has' if one else 'have'} {self.percent} of their variance, so R^2 says nothing "
             f"about the others: if {'it is' if one else 'they are'} wrong, correct or remove "
-            f"{'it' if one else 'them'}; otherwise try another scale, such as data.scale=percentile"
+            f"{'it' if one else 'them'}; otherwise {self.otherwise}"
         )
 
     @property
@@ -155,7 +156,8 @@ class Validation:
         enough = int((most.cumsum(0) < _DOMINANT * variation.sum()).sum()) + 1
         rows, names = index[places[:enough].to(index.device)].tolist(), dataset.row_names
         listed = [names[row] if names else f"{kind} observation {row}" for row in rows]
-        return Dominant(listed, len(index), float(most[:enough].sum() / variation.sum()))
+        share = float(most[:enough].sum() / variation.sum())
+        return Dominant(listed, len(index), share, _less_dominance(dataset))
 
     def measure(self, trained: StackedModels) -> list[HeldOutLoss]:
         """Return the held-out loss of every lane, with the same noise each time."""
@@ -170,6 +172,13 @@ class Validation:
         unexplained = error * (len(self.index) / variation if variation else torch.nan)
         columns = (distortion.tolist(), rate.tolist(), (1 - unexplained).tolist())
         return [HeldOutLoss(*lane) for lane in zip(*columns, strict=True)]
+
+
+def _less_dominance(dataset: Dataset) -> str:
+    """Say how correct observations can be kept from dominating the variance."""
+    if len(dataset.shape) == 3 and not dataset.bounded:
+        return "scale them by percentiles, with data.scale=percentile"
+    return "transform the values, by logarithms say"
 
 
 def _losses(noise: Noise) -> Callable[[Nets, Tensor], Tensor]:

@@ -22,6 +22,7 @@ Level = Literal["good", "weak", "bad"]
 _WELL_EXPLAINED, _BARELY_EXPLAINED = 0.5, 0.1  # R^2
 _NAMED = 6  # variables or scores that a sentence names
 _FEW_ROWS = 100
+_WIDESPREAD = 0.5  # share of the columns or channels in which extreme values rule the headline
 _COMPARED = 1_000  # rows that are compared in the units of the data
 _UNUSED_BY_DECODER = ", but the decoder hardly uses it, so reconstructions improve little"
 
@@ -37,7 +38,8 @@ class Verdict(NamedTuple):
 def verdict(analysis: Analysis) -> Verdict:
     """Judge a model by how much it explains, which variables it uses, and which scores mean it."""
     level, text = headline(analysis)
-    dominated = bool(analysis.explained and analysis.explained.dominant)
+    extremes = analysis.model.schema.extremes
+    dominated = bool(extremes or (analysis.explained and analysis.explained.dominant))
     failed = level == "bad" and not (dominated and analysis.active)
     sentences = [
         *_limits(analysis),
@@ -46,9 +48,12 @@ def verdict(analysis: Analysis) -> Verdict:
         *_coverage(analysis),
         *_scores(analysis),
     ]
-    if over := overfit(analysis.model.log, analysis.model.measures):
+    if extremes:
+        first = f"{extremes.advice[0].upper()}{extremes.advice[1:]}."
+        sentences.insert(0, escape(first.replace("R^2", "R²")))
+    elif over := overfit(analysis.model.log, analysis.model.measures):
         sentences.insert(0, escape(f"The {over}."))
-    if early := unfinished(analysis.model.measures):
+    if not extremes and (early := unfinished(analysis.model.measures)):
         sentences.insert(0, escape(f"The {early}{CONTINUES if analysis.model.folder else ''}."))
     if failed:
         model = analysis.model
@@ -64,6 +69,9 @@ def headline(analysis: Analysis) -> tuple[Level, str]:
     if share is None:
         verb = "carries" if used == 1 else "carry"
         return "good", f"{count_noun(used, 'latent variable')} {verb} information about the data"
+    extremes = analysis.model.schema.extremes
+    if extremes and extremes.share >= _WIDESPREAD:
+        return "bad", "The data have extreme values: correct them first, since R² says little else"
     if dominant := share.dominant:
         few = "One observation has" if len(dominant.names) == 1 else "A few observations have"
         return "bad", f"{few} {dominant.percent} of the variance: R² says nothing about the others"

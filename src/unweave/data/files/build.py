@@ -198,13 +198,15 @@ def build_dataset(
             "data of more than 1 GiB are not searched for copies: if there are any, they may be in "
             "different splits"
         )
+    extreme = None
     if inspect:
         third = partial(find_extremes, whole, layout, scaling, first)
         known = [*pass_key, "extremes", method]
         extremes = cached_json(known, Extremes, third) if cached else third()
-        described += describe_extremes(
+        extreme = describe_extremes(
             extremes, layout, scaling, value_names, row_names, in_memory=not key
         )
+        described += [extreme.note] if extreme else []
     schema = Schema(
         size=rows.shape[0],
         shape=layout.shape,
@@ -220,6 +222,7 @@ def build_dataset(
         channels_last=layout.channels_last,
         value_names=value_names,
         notes=(*notes, *described),
+        extremes=extreme,
     )
     checksum = _checksum_of(f"{values.checksum:08x}", numbers)
     dataset = _load_or_stream(

@@ -24,6 +24,7 @@ TAIL = 0.001  # share of the values that may be clipped at either end
 _LARGE = 20  # absolute values above which networks hardly learn
 _LISTED = 6  # channels or columns whose scaling is listed; of more, only the first two are
 _SPECTRUM = 8  # columns named by numbers from which a table counts as spectra
+_MISSING = (-9, -99, -999, -9999, -99999, -32768)  # usual codes for missing values
 _MEANINGS: dict[ScalingMethod, str] = {
     "counts": "counts of something",
     "percentile": "intensities",
@@ -206,22 +207,26 @@ def _unfit(setting: str, expected: str, dtype: np.dtype[Any], values: Scan) -> s
     fractions = "" if values.whole else " with fractions"
     return (
         f"{setting} expects {expected}, got {dtype} from {values.low:g} to {values.high:g}"
-        f"{fractions}: choose another scale, or none to have one chosen"
+        f"{fractions}: choose another scale, or leave it out to have one chosen"
     )
 
 
 def _ask(dtype: np.dtype[Any], values: Scan, layout: Layout) -> str:
     """Ask what integers mean, with the answers that their range and shape allow."""
-    likely: list[ScalingMethod] = ["percentile" if layout.is_image else "standardise"]
-    if values.low >= 0:
-        likely.insert(0, "counts")
-        likely += ["bytes"] if values.high <= 255 else []
+    likely: list[ScalingMethod] = ["counts", "standardise", "bytes"]
+    if layout.is_image:
+        likely = ["bytes", "percentile", "counts"]
+    if values.low < 0:
+        likely.remove("counts")
+    if values.low < 0 or values.high > 255:
+        likely.remove("bytes")
+    missing = f"; {values.low:.0f} seems to stand for missing values: fill them in first"
     answers = [f"data.scale={method} ({_MEANINGS[method]})" for method in likely]
     return (
         "expected floats, 0 and 1, or images of 8 or 16 bits, got "
         f"{'images' if layout.is_image else 'vectors'} of {dtype} from {values.low:.0f} to "
         f"{values.high:.0f}: say what they are with {' or '.join(answers)}; in Python, "
-        f'unweave.data.from_array(x, scale="{likely[0]}")'
+        f'unweave.data.from_array(x, scale="{likely[0]}"){missing * (values.low in _MISSING)}'
     )
 
 

@@ -6,7 +6,8 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from unweave.core.hints import count_noun
+from unweave.core.hints import count_noun, one_of
+from unweave.data.dataset import ExtremeValues
 from unweave.data.files.interpretation import Layout, group_names
 from unweave.data.files.rows import BLOCK, Array, Rows, blocks, row_bytes
 from unweave.data.files.statistics import Floats
@@ -33,15 +34,21 @@ class Extreme(NamedTuple):
 
 
 class Extremes(NamedTuple):
-    """The first extreme values, how many there are in how many rows, and the gap to the others."""
+    """The first extreme values, how many there are in how many rows, and the gap to the others.
+
+    `share` is that of the scales that they affect, and `code` the value if only one repeats, as
+    codes for missing values do.
+    """
 
     first: list[Extreme]
     values: int
     rows: int
     gap: float
+    share: float
+    code: float | None = None
 
 
-_NONE = Extremes([], 0, 0, 0.0)
+_NONE = Extremes([], 0, 0, 0.0, 0.0)
 
 
 def find_extremes(
@@ -96,19 +103,24 @@ class _Search:
         if not (np.isfinite(threshold) | np.isfinite(repeated)).any():
             return _NONE
         first, count, affected, single, different = list[Extreme](), 0, 0, 0, set[float]()
+        groups = np.zeros(len(repeated), np.bool_)
         for start, block in blocks(self.rows):
             values = self._values(block)
             equal = values == repeated[:, None]
             others = (np.abs(values - self.centre) >= threshold[:, None]) & ~equal
             extreme = equal | others
             count, affected = count + extreme.sum(), affected + extreme.any((1, 2)).sum()
+            groups |= extreme.any((0, 2))
             single += others.any((1, 2)).sum()
             different.update(values[others][:_MOST].tolist())
             places = np.argwhere(extreme)[: _LISTED - len(first)].tolist()
             first += [Extreme(start + r, g, p, float(values[r, g, p])) for r, g, p in places]
         if single > self.most and len(different) > 1:
             return None
-        return Extremes(first, int(count), int(affected), gap)
+        share = 1.0 if self.common and count else float(groups.mean())
+        codes = np.unique(repeated[groups])
+        code = float(codes[0]) if not single and len(codes) == 1 else None
+        return Extremes(first, int(count), int(affected), gap, share, code)
 
     def _threshold(self) -> tuple[Floats, float]:
         """Return the least deviation that is extreme in each group, or infinity, and the gap."""
@@ -211,13 +223,13 @@ def describe_extremes(
     value_names: Sequence[str],
     row_names: Sequence[str],
     in_memory: bool,
-) -> list[str]:
+) -> ExtremeValues | None:
     """Say where extreme values are, what they do to the others, and what to do about them.
 
     `in_memory` says whether a table is not a file, some of whose columns can be ignored.
     """
     if not extremes.values:
-        return []
+        return None
     names = group_names(layout.shape, value_names)
     column = "column " * bool(value_names)
 
@@ -238,13 +250,17 @@ def describe_extremes(
         does = f"outweigh{'s' * one} all others"
     else:
         does = f"leave{'s' * one} all others nearly equal after scaling"
-    it, them = ("it is", "it") if one else ("they are", "them")
-    remove = f"remove the observation{'s' * (extremes.rows > 1)}"
+    it, do = ("it is", ["correct it"]) if one else ("they are", ["correct them"])
+    code = ""
+    if extremes.code is not None:
+        code, do = f"; {extremes.code:g} seems to stand for missing values", ["fill them in"]
+    do.append(f"remove the observation{'s' * (extremes.rows > 1)}")
     columns = list(dict.fromkeys(str(names[each.group]) for each in extremes.first))
     if value_names and extremes.values == len(extremes.first):
-        remove += f", or leave the column{'s' * (len(columns) > 1)} out"
-        remove += f" with data.ignore={join_columns(columns)}" * (not in_memory)
-    return [
+        out = f"leave the column{'s' * (len(columns) > 1)} out"
+        do.append(out + f" with data.ignore={join_columns(columns)}" * (not in_memory))
+    note = (
         f"{what} {does}: {listed}; {it} at least {float(f'{extremes.gap:.0e}'):g} times as far "
-        f"from the median as any other: correct {them}, {remove}"
-    ]
+        f"from the median as any other{code}: {one_of(do)}"
+    )
+    return ExtremeValues(note, extremes.share)
