@@ -11,9 +11,7 @@ of the group "unweave".
 
 from __future__ import annotations
 
-import ast
 import dataclasses
-import hashlib
 import importlib
 import inspect
 import itertools
@@ -24,22 +22,19 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator
 from importlib.metadata import EntryPoint, entry_points
 from pathlib import Path
-from types import CodeType, FunctionType, ModuleType, UnionType
+from types import ModuleType, UnionType
 from typing import Annotated, Any, Union, get_args, get_origin
-from weakref import WeakKeyDictionary
 
 from pydantic import BaseModel, Field, GetCoreSchemaHandler, TypeAdapter
 from pydantic_core import CoreSchema, core_schema
+
+from unweave.core.code_hash import is_outside, source_hash
 
 GROUP = "unweave"  # of entry points
 HASH = "source-hash"  # its key in the JSON form of an own part; no field can have this name
 UNNAMED = "MODULE:FUNCTION"  # on the command line, for what cannot be imported by a name
 
-_PACKAGE = __name__.partition(".")[0]
-_LIBRARY = Path(os.__file__).parent  # the standard library
-
 _used: dict[str, type] = {}  # own parts of which this process has made a value, by name
-_hashes: WeakKeyDictionary[Any, str] = WeakKeyDictionary()
 
 
 class OwnPartWarning(UserWarning):
@@ -74,18 +69,6 @@ class ImportedByName(ABC):
 def is_own(cls: type) -> bool:
     """Whether a class is a spec that is defined outside the package."""
     return dataclasses.is_dataclass(cls) and is_outside(cls)
-
-
-def is_outside(part: Any) -> bool:
-    """Whether a class or function is defined outside the package and outside Python itself.
-
-    A user's file may have the name of a module of Python, so its place decides.
-    """
-    top = part.__module__.partition(".")[0]
-    if top in sys.stdlib_module_names:
-        file: str | None = getattr(sys.modules.get(part.__module__), "__file__", None)
-        return file is not None and not Path(file).is_relative_to(_LIBRARY)
-    return bool(top != _PACKAGE)
 
 
 def part_name(part: type | Callable[..., Any]) -> str:
@@ -189,87 +172,6 @@ def _checked(value: object, name: str) -> type:
         f"expected a spec named {path} in {module}, a class decorated with @unweave.spec or "
         f"derived from a shipped one, got {'nothing' if value is None else repr(value)}"
     )
-
-
-# ---- source code
-
-
-def source_hash(part: type | FunctionType) -> str:
-    """Hash the code of a class or function, and the code in its module that it uses.
-
-    The hash covers its own base classes and all functions, classes and constants at the top of the
-    module that its code names, directly or through others; comments and docstrings do not count.
-    Without a source file, as in a notebook, the compiled code is hashed.
-    """
-    if part not in _hashes:
-        owners = part.__mro__ if isinstance(part, type) else (part,)
-        text = "\n".join(_source(each) for each in owners if is_outside(each))
-        _hashes[part] = hashlib.sha256(text.encode()).hexdigest()[:8]
-    return _hashes[part]
-
-
-def _source(part: Any) -> str:
-    """Return the source of a class or function and of what it uses, or its compiled code."""
-    top = part.__qualname__.partition(".")[0]
-    try:
-        tree = ast.parse(inspect.getsource(sys.modules[part.__module__]))
-    except (OSError, TypeError, SyntaxError, KeyError):
-        return _compiled(part)
-    defined = {name: node for node in tree.body for name in _names(node)}
-    if top not in defined or "<locals>" in part.__qualname__:
-        return _compiled(part)
-    wanted, texts = [top], {}
-    while wanted:
-        name = wanted.pop()
-        if name in texts or name not in defined:
-            continue
-        node = defined[name]
-        for each in ast.walk(node):
-            if isinstance(each, (ast.ClassDef, ast.FunctionDef)):
-                each.body = [line for line in each.body if not _is_text(line)] or [ast.Pass()]
-        texts[name] = ast.unparse(node)
-        wanted += [each.id for each in ast.walk(node) if isinstance(each, ast.Name)]
-    return "\n".join(texts[name] for name in sorted(texts))
-
-
-def _is_text(line: ast.stmt) -> bool:
-    """Whether a statement is only a string: a docstring, or the meaning of the field above it."""
-    value = line.value if isinstance(line, ast.Expr) else None
-    return isinstance(value, ast.Constant) and isinstance(value.value, str)
-
-
-def _names(node: ast.stmt) -> Iterator[str]:
-    """Return the names that a statement at the top of a module defines."""
-    if isinstance(node, (ast.ClassDef, ast.FunctionDef)):
-        yield node.name
-    elif isinstance(node, (ast.Assign, ast.AnnAssign)):
-        targets = node.targets if isinstance(node, ast.Assign) else [node.target]
-        yield from (each.id for t in targets for each in ast.walk(t) if isinstance(each, ast.Name))
-
-
-def _compiled(part: Any) -> str:
-    """Return the compiled code of a function, or of all functions of a class, as text."""
-    functions = [part] if isinstance(part, FunctionType) else []
-    if isinstance(part, type):
-        for value in vars(part).values():
-            inner = getattr(value, "fget", None) or getattr(value, "__func__", value)
-            functions += [inner] if isinstance(inner, FunctionType) else []
-    own = [each for each in functions if each.__module__ == part.__module__]
-    closures = [repr(c.cell_contents) for f in own for c in f.__closure__ or () if _is_plain(c)]
-    return repr([_code(each.__code__) for each in own] + closures)
-
-
-def _is_plain(cell: Any) -> bool:
-    """Whether a closure holds a value whose text identifies it."""
-    try:
-        return isinstance(cell.cell_contents, (bool, int, float, str, tuple))
-    except ValueError:  # an empty cell
-        return False
-
-
-def _code(code: CodeType) -> list[object]:
-    constants = [_code(c) if isinstance(c, CodeType) else repr(c) for c in code.co_consts]
-    return [code.co_code.hex(), constants, code.co_names]
 
 
 # ---- validation and JSON

@@ -38,6 +38,7 @@ from pydantic.dataclasses import dataclass
 from pydantic_core import ArgsKwargs, PydanticCustomError
 
 from unweave.core.adapters import adapter
+from unweave.core.code_hash import is_outside, source_hash
 from unweave.core.hints import nearest
 from unweave.core.parts import (
     HASH,
@@ -45,12 +46,10 @@ from unweave.core.parts import (
     content_of,
     find_part,
     from_content,
-    is_outside,
     is_own,
     is_part_name,
     part_name,
     register,
-    source_hash,
 )
 
 T = TypeVar("T")

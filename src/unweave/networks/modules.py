@@ -15,15 +15,14 @@ from pydantic_core import core_schema
 from torch import Tensor, nn
 from torch.func import functional_call, grad, vmap
 
+from unweave.core.code_hash import is_outside, source_hash
 from unweave.core.noise import seeded
 from unweave.core.parts import (
     UNNAMED,
     ImportedByName,
     find_object,
     import_module,
-    is_outside,
     part_name,
-    source_hash,
     warn_changed,
 )
 from unweave.core.spec import spec, tag
