@@ -1,12 +1,16 @@
 """Folders of large images: memory and disk are bounded by bytes, not by the number of images."""
 
+import io
 import shutil
+import struct
 import threading
+import zlib
 
 import numpy as np
 import pytest
 import torch
-from PIL import Image
+from hypothesis import example, given, settings, strategies as st
+from PIL import Image, ImageFile, ImageOps
 
 from byte_images import everything
 from datasets import CPU
@@ -91,6 +95,97 @@ def test_images_that_together_unpack_to_much_more_than_their_files_are_refused(t
     with pytest.raises(ValueError, match=r"zip bomb.*resize them with data\.size=64"):
         Folder(tmp_path).load(CPU)
     assert Folder(tmp_path, size=64).load(CPU).shape == (3, 64, 64)
+
+
+def chunk(kind, content=b""):
+    check = zlib.crc32(kind + content)
+    return len(content).to_bytes(4, "big") + kind + content + check.to_bytes(4, "big")
+
+
+@pytest.fixture
+def undecoded(monkeypatch):
+    """Let every image fail when it is decoded."""
+    monkeypatch.setattr(ImageFile.ImageFile, "load", lambda *_: pytest.fail("decoded"))
+
+
+ROTATED = Image.Exif()
+ROTATED[0x0112] = 6
+
+
+@pytest.mark.parametrize(
+    ("extension", "options"),
+    [("png", {}), ("png", {"save_all": True, "append_images": [Image.new("L", (24, 20), 9)]}),
+     ("jpg", {}), ("webp", {}), ("tif", {}), ("bmp", {}), ("ppm", {}), ("gif", {})],
+)  # fmt: skip
+def test_nothing_is_decoded_to_read_headers(tmp_path, undecoded, extension, options):
+    file = tmp_path / f"a.{extension}"
+    rotates = extension in ("png", "jpg", "webp", "tif")
+    Image.fromarray(PIXELS[0]).save(file, **options, **({"exif": ROTATED} if rotates else {}))
+    assert images.read_header(file).size == ((24, 20) if rotates else (20, 24))
+
+
+@pytest.mark.parametrize("compression", ["raw", "tiff_adobe_deflate"])
+@pytest.mark.parametrize("extension", ["tif", "png"])
+@pytest.mark.parametrize("orientation", range(1, 9))
+def test_orientations_are_those_of_the_standard(tmp_path, extension, orientation, compression):
+    """TIFF 6.0, p. 36, and Exif: where the rows and columns of the file are in the image."""
+    exif, rows = Image.Exif(), PIXELS[0]
+    exif[0x0112] = orientation
+    Image.fromarray(rows).save(tmp_path / f"a.{extension}", exif=exif, compression=compression)
+    expected = rows.T if orientation > 4 else rows
+    down, right = orientation in (3, 4, 7, 8), orientation in (2, 3, 6, 7)
+    expected = expected[:: -1 if down else 1, :: -1 if right else 1]
+    found = everything(Folder(tmp_path, scale="none").load(CPU)).numpy()
+    np.testing.assert_array_equal(found[0, 0], expected)
+
+
+def chunks(*parts):
+    """A PNG file of 2 x 3 pixels; `...` among the chunks stands for its pixels."""
+    pixels = chunk(b"IDAT", zlib.compress(bytes(9)))
+    head = chunk(b"IHDR", struct.pack(">IIBBBBB", 2, 3, 8, 0, 0, 0, 0))
+    inner = b"".join(pixels if each is ... else chunk(*each) for each in parts)
+    return b"\x89PNG\r\n\x1a\n" + head + inner + chunk(b"IEND")
+
+
+EXIF = ROTATED.tobytes()
+UPRIGHT = EXIF[6:].replace(b"\x06\0\0\0", b"\x01\0\0\0").replace(b"\0\x06", b"\0\x01")
+RAW = f"Raw profile type exif\0\nexif\n{len(EXIF)}\n{EXIF.hex()}".encode()
+PACKED = RAW.partition(b"\0")[0] + b"\0\0" + zlib.compress(RAW.partition(b"\0")[2])
+XMP = b'XML:com.adobe.xmp\0\0\0\0\0<rdf tiff:Orientation="6"/>'
+ANIMATED = (b"acTL", struct.pack(">II", 2, 0))
+FRAME = (b"fcTL", struct.pack(">IIIIIHHBB", 0, 2, 3, 0, 0, 1, 9, 0, 0))
+METADATA = st.lists(
+    st.sampled_from(
+        [(b"eXIf", EXIF[6:]), (b"eXIf", UPRIGHT), (b"zTXt", PACKED), (b"tEXt", RAW),
+         (b"tEXt", b"Title\0x"), (b"iTXt", XMP), (b"tIME", bytes(7)), (b"prVt", b"x")]
+    ),
+    max_size=3,
+)  # fmt: skip
+
+
+@given(METADATA, METADATA, METADATA, st.booleans())
+@example([], [(b"eXIf", EXIF[6:])], [], False)
+@example([], [], [(b"eXIf", EXIF[6:])], True)
+@settings(max_examples=100, deadline=None)
+def test_the_orientation_is_that_of_a_decoded_png(before, after, later, animated):
+    frames = [FRAME, *later] if animated else []
+    content = chunks(*[ANIMATED] * animated, *before, ..., *after, *frames)
+    with Image.open(io.BytesIO(content)) as image:
+        expected = ImageOps.exif_transpose(image).size
+    with Image.open(io.BytesIO(content)) as image:
+        assert images._header(image).size == expected[::-1]
+
+
+@pytest.mark.parametrize("broken", [False, True])
+def test_large_images_are_refused_before_any_is_decoded(tmp_path, undecoded, unweave, broken):
+    blank = io.BytesIO()
+    Image.new("L", (9000, 9000)).save(blank, "png")
+    for number in range(3):
+        (tmp_path / f"{number}.png").write_bytes(blank.getvalue())
+    if broken:
+        (tmp_path / "1.png").write_bytes(b"")
+    code, _, err = unweave("data", "info", tmp_path)
+    assert (code, "1.png" in err, "zip bomb" in err) == (2, broken, not broken)
 
 
 def test_images_that_do_not_fit_on_the_disk_are_refused_before_they_are_decoded(

@@ -6,16 +6,17 @@ import math
 import re
 import threading
 import warnings
+import zlib
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from io import BytesIO
 from pathlib import Path
-from typing import Any, Literal, NamedTuple
+from typing import IO, Any, Literal, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
-from PIL import Image, ImageFile, ImageOps, TiffImagePlugin, UnidentifiedImageError
+from PIL import Image, ImageFile, ImageOps, PngImagePlugin, TiffImagePlugin, UnidentifiedImageError
 
 from unweave.core.notes import quietly
 from unweave.data.files.rows import Array, optional_module, reject_bombs
@@ -37,7 +38,12 @@ DECODED_AT_ONCE = 2**29  # bytes of images that all threads decode at once
 _GREY = frozenset(("1", "L", "LA", "La"))
 _ROTATED = frozenset((5, 6, 7, 8))  # EXIF orientations that swap height and width
 _ORIENTATION = 0x0112  # tags of EXIF and TIFF
-_DESCRIPTION, _BITS, _SAMPLES, _SAMPLE_FORMAT = 270, 258, 277, 339
+_PNG = b"\x89PNG\r\n\x1a\n"
+_PNG_METADATA = (b"IHDR", b"eXIf", b"iTXt", b"tEXt", b"zTXt")
+_NO_PIXELS = b"".join(
+    bytes(4) + kind + zlib.crc32(kind).to_bytes(4, "big") for kind in (b"IDAT", b"IEND")
+)
+_WIDTH, _LENGTH, _BITS, _DESCRIPTION, _SAMPLES, _SAMPLE_FORMAT = 256, 257, 258, 270, 277, 339
 _LISTED = 5  # unreadable files that are named
 
 
@@ -116,9 +122,8 @@ def read_header(file: Path) -> Header:
     """Read the properties of an image file."""
     with _reading_image(file):
         try:
-            with Image.open(file, formats=FORMATS) as image:
-                with _budget.taking(4 * image.width * image.height):
-                    header = _header(image)
+            with _pillow(file) as image:
+                header = _header(image)
                 if header.pages > 1:  # Pillow limits the size of one page
                     unpacked = header.pages * math.prod(header.size) * header.samples
                     reject_bombs(str(file), file.stat().st_size, unpacked)
@@ -133,16 +138,55 @@ def read_header(file: Path) -> Header:
         return _tiff_header(file)
 
 
+@contextmanager
+def _pillow(file: Path) -> Iterator[ImageFile.ImageFile]:
+    # Of a file that is opened by its name, Pillow maps TIFF into memory: rotated images are noise.
+    with file.open("rb") as stream:
+        try:
+            image = Image.open(stream, formats=FORMATS)
+        except UnidentifiedImageError:
+            raise UnidentifiedImageError(f"it is none of {', '.join(FORMATS)}") from None
+        with image:
+            yield image
+
+
 def _header(image: ImageFile.ImageFile) -> Header:
-    reduced = _is_reduced(image)  # before getexif, which may decode the image
     height, width = image.height, image.width
-    if image.getexif().get(_ORIENTATION) in _ROTATED:
+    if isinstance(image, TiffImagePlugin.TiffImageFile):  # new versions of Pillow rotate the size
+        height, width = image.tag_v2[_LENGTH], image.tag_v2[_WIDTH]
+    if _exif(image).get(_ORIENTATION) in _ROTATED:
         height, width = width, height
     samples = 1 if image.mode in _GREY or _deep_type(image) else 3
     dtype, frames = _deep_type(image) or "uint8", getattr(image, "n_frames", 1)
     pages = 1 if image.format == "MPO" else frames  # a photograph and its previews
     alpha = image.has_transparency_data
-    return Header((height, width), dtype, samples, alpha, pages, None, reduced)
+    return Header((height, width), dtype, samples, alpha, pages, None, _is_reduced(image))
+
+
+def _exif(image: ImageFile.ImageFile) -> Image.Exif:
+    """Return the EXIF metadata of an image without decoding it."""
+    if not isinstance(image, PngImagePlugin.PngImageFile):
+        return image.getexif()
+    # These may follow the pixels, and Pillow decodes those to find them. So it gets the others.
+    kept = b"".join(_png_metadata(image.fp, image.is_animated))
+    with Image.open(BytesIO(_PNG + kept + _NO_PIXELS), formats=["PNG"]) as bare:
+        return Image.Image.getexif(bare)
+
+
+def _png_metadata(file: IO[bytes] | None, animated: bool) -> Iterator[bytes]:
+    """Read the header of a PNG file, and its chunks of metadata, up to its second frame."""
+    assert file is not None
+    place, pixels = len(_PNG), False
+    while True:
+        file.seek(place)
+        start = file.read(8)
+        size, kind = int.from_bytes(start[:4], "big"), start[4:]
+        if kind in (b"", b"IEND") or (animated and pixels and kind == b"fcTL"):
+            return
+        pixels |= kind == b"IDAT"
+        if kind in _PNG_METADATA:
+            yield start + file.read(size + 4)
+        place += 12 + size
 
 
 def _deep_type(image: Image.Image) -> str:
@@ -254,7 +298,7 @@ def read_pages(
     """
     with _reading_image(file), _budget.taking(header.page_bytes):
         if header.by_pillow:
-            with Image.open(file, formats=FORMATS) as image:
+            with _pillow(file) as image:
                 decoded = [
                     _pillow_page(image, page, header, size, samples, fit)
                     for page in pages.reshape(-1).tolist()
@@ -311,9 +355,18 @@ def _resize_values(values: Array, size: tuple[int, int], fit: Fit) -> Array:
 def explain_unreadable(
     first: UnreadableImage, files: Sequence[Path], pool: ThreadPoolExecutor
 ) -> str:
-    """Decode all images, and name those that cannot be read; if there are none, tell the first."""
-    errors = dict(zip(files, pool.map(_error, files), strict=True))
-    bad = [file for file, error in errors.items() if error]
+    """Name the images that cannot be read; if there are none, tell the first.
+
+    They are decoded, unless they would unpack like a zip bomb.
+    """
+    headers = dict(zip(files, pool.map(_read_or_error, files), strict=True))
+    good = {file: each for file, each in headers.items() if isinstance(each, Header)}
+    errors = {file: str(each) for file, each in headers.items() if file not in good}
+    with suppress(ValueError):
+        unpacked = sum(header.pages * header.page_bytes for header in good.values())
+        reject_bombs("the images", sum(file.stat().st_size for file in good), unpacked)
+        errors |= dict(zip(good, pool.map(_error, good, good.values()), strict=True))
+    bad = [file for file in files if errors.get(file)]
     if len(bad) < 2:
         return errors[bad[0]] if bad else str(first)
     listed = ", ".join(map(str, bad[:_LISTED])) + (", ..." if len(bad) > _LISTED else "")
@@ -323,10 +376,16 @@ def explain_unreadable(
     )
 
 
-def _error(file: Path) -> str:
+def _read_or_error(file: Path) -> Header | UnreadableImage:
+    try:
+        return read_header(file)
+    except UnreadableImage as error:
+        return error
+
+
+def _error(file: Path, header: Header) -> str:
     """Say why an image file cannot be decoded; "" if it can."""
     try:
-        header = read_header(file)
         for start in range(0, header.pages, AT_ONCE):
             pages = np.arange(start, min(start + AT_ONCE, header.pages))[:, None]
             read_pages(file, header, pages, (1, 1), header.samples, "stretch")
