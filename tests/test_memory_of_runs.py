@@ -1,6 +1,9 @@
 """What commands over many finished runs keep in memory: neither weights nor logs."""
 
+import json
+import shutil
 import tracemalloc
+import weakref
 
 import numpy as np
 import pytest
@@ -11,6 +14,7 @@ from executor_laws import train_on
 from fake_engine import Fake
 from unweave.cli.scoring import score_runs
 from unweave.evaluation.loading import load_each
+from unweave.evaluation.model import FittedModel
 from unweave.evaluation.scoring import ScoringTask, unscored
 from unweave.training.store import RunFolder, Store
 
@@ -80,7 +84,7 @@ class Refuses:
 
 def test_evaluating_elsewhere_keeps_nothing_of_the_runs(store, weights_read):
     def evaluate(count):
-        models, reasons = load_each(paths[:count], device="cpu", unread=True)
+        models, reasons = load_each(paths[:count], device="cpu", keep=False, check=False)
         scored = score_runs(models, 100, on=Refuses(), task=ScoringTask(folders=()))
         assert not reasons
         assert set(scored.failures.values()) == {"refused"}
@@ -92,9 +96,52 @@ def test_evaluating_elsewhere_keeps_nothing_of_the_runs(store, weights_read):
     assert not weights_read
 
 
+@pytest.fixture
+def most_kept(monkeypatch):
+    """The most models whose weights have been in memory at a time."""
+    kept, most, create = weakref.WeakSet(), [0], FittedModel.__init__
+
+    def create_and_count(self, *args):
+        create(self, *args)
+        kept.add(self)
+        most[0] = max(most[0], len(kept))
+
+    monkeypatch.setattr(FittedModel, "__init__", create_and_count)
+    return most
+
+
+@pytest.mark.usefixtures("quick_scores")
+@pytest.mark.parametrize("metrics", ["mig", "mig,log_likelihood,total_correlation"])
+def test_evaluating_here_keeps_a_few_runs_at_a_time(
+    store, tmp_path, unweave, most_kept, monkeypatch, metrics
+):
+    """Models and logs of all runs were in memory until the last was scored."""
+
+    def evaluate(name, count):
+        root = tmp_path / name
+        for folder in sorted(Store(store).folders(), key=lambda folder: folder.path)[:count]:
+            shutil.copytree(folder.path, root / folder.path.name)
+        given = ("--metrics", metrics, "--rows", 100, "--device", "cpu", "--json")
+        code, out, _ = unweave("evaluate", *sorted(root.glob("*")), *given)
+        assert code == 0
+        texts.append(out)
+
+    texts = []
+    evaluate("whole", len(RUNS))
+    whole, most_kept[0] = most_kept[0], 0
+    monkeypatch.setattr("unweave.evaluation.evaluate._TOGETHER", 2)
+    evaluate("parts", len(RUNS))
+    assert texts[0] == texts[1]
+    assert len(json.loads(texts[0])) == len(RUNS)
+    assert (whole, most_kept[0]) == (len(RUNS) + 1, 4)  # with the first and the last of a group
+    if metrics == "mig":  # others take long while memory is traced
+        few, many = peak(evaluate, "few", 2), peak(evaluate, "many", len(RUNS))
+        check_law(few, many, store)
+
+
 def test_a_model_that_was_not_read_is_read_once_when_it_is_used(store, weights_read):
     path = Store(store).folders()[0].path
-    (model,), _ = load_each([path], device="cpu", unread=True)
+    (model,), _ = load_each([path], device="cpu", keep=False, check=False)
     assert model.step == ROWS
     assert not weights_read
     x = np.zeros((3, *model.schema.shape), np.float32)

@@ -93,7 +93,7 @@ def evaluate_command(
     chosen = cast("AnySplit | None", split)
     remote = executor if executor.is_remote(device) else None
     given: dict[str, Any] = {"data": data, "split": chosen, "device": device}
-    read = partial(load_each, folders, **given, unread=remote is not None)
+    read = partial(load_each, folders, **given, keep=False, check=remote is None)
     models, reasons = print_warnings(err, read)
     place = None if data is None else str(data.absolute())
     task = ScoringTask(folders=(), split=split, data=place, device=device)

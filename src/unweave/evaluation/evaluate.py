@@ -30,6 +30,7 @@ from unweave.core.noise import Noise
 from unweave.core.notes import capture_warnings
 from unweave.core.parallel import own_cores, process_map
 from unweave.data.splits import on_split
+from unweave.evaluation.loading import in_memory
 from unweave.evaluation.model import TINY, Array, Codes, FittedModel
 from unweave.evaluation.stacked import join
 from unweave.latents import Distribution, Latent, distribution_at
@@ -67,6 +68,7 @@ AggregateName = Literal[
 SUMMARY_SAMPLES = 1_000  # of q(z), at which parts of the rate are estimated
 LIKELIHOOD_ROWS = 100  # observations whose likelihood is estimated if the metric is named
 LIKELIHOOD_PARTICLES = 100  # importance samples for each: a Kim2018 network takes 3 s for all
+_TOGETHER = 64  # models that are in memory and encoded at once, at most
 _AT_ONCE = 2**30  # weights and codes on the device at once, in numbers: 4 GB
 
 
@@ -89,26 +91,28 @@ def encode(
 
     Models of one structure on one dataset, as `fit` and `load` return them in a list, are encoded
     together, so each observation is read once and models come in the order of their structures.
-    Posteriors stay on the device, for as many models as fit into memory. `progress` is called with
+    Models that are not in memory are read, at most 64 at a time. Posteriors stay on the device,
+    for as many models as fit into memory. `progress` is called with
     the number of new codes.
     """
     for numbers in _groups(models, rows):
-        yield from _encode_group(models, numbers, rows, seed, progress)
+        yield from _encode_group(
+            {number: in_memory(models[number]) for number in numbers}, rows, seed, progress
+        )
 
 
 def _encode_group(
-    models: Sequence[FittedModel],
-    numbers: list[int],
+    group: Mapping[int, FittedModel],
     rows: int | None,
     seed: int,
     progress: Callable[[int], object] | None,
 ) -> Iterator[EncodedModel]:
     """Encode a group in a function of its own, so that its codes are freed before the next."""
-    first = models[numbers[0]]
+    first = next(iter(group.values()))
     index = first.rows(_count_rows(first, rows), seed)
-    raw = join([models[number].trained for number in numbers]).raw(first.dataset, index, progress)
-    for lane, number in enumerate(numbers):
-        yield EncodedModel(number, models[number], index, first.run.latent.posterior(raw[lane]))
+    raw = join([model.trained for model in group.values()]).raw(first.dataset, index, progress)
+    for lane, (number, model) in enumerate(group.items()):
+        yield EncodedModel(number, model, index, first.run.latent.posterior(raw[lane]))
 
 
 def tables(models: Sequence[FittedModel], rows: int = 10_000, seed: int = 0) -> list[Table]:
@@ -250,7 +254,7 @@ def score_models(
         for number, model in enumerate(models):
             try:
                 count = min(LIKELIHOOD_ROWS, model.dataset.size)
-                yield number, likelihood_score(model, count, LIKELIHOOD_PARTICLES, seed)
+                yield number, likelihood_score(in_memory(model), count, LIKELIHOOD_PARTICLES, seed)
             except ValueError as error:
                 yield number, error
     if UDR in keys:
@@ -457,10 +461,12 @@ def _groups(models: Sequence[FittedModel], rows: int | None) -> Iterator[list[in
     """Yield the numbers of models that are encoded together."""
     groups = grouped(((id(m.dataset), m.run.lane_key), number) for number, m in enumerate(models))
     for numbers in groups.values():
-        model = models[numbers[0]]
+        model = in_memory(models[numbers[0]])
         weights = sum(value.numel() for value in model.trained.weights.values())
-        lanes = max(1, _AT_ONCE // (weights + _count_rows(model, rows) * model.run.latent.outputs))
-        yield from (numbers[at : at + lanes] for at in range(0, len(numbers), lanes))
+        each = weights + _count_rows(model, rows) * model.run.latent.outputs
+        lanes, count = max(1, min(_TOGETHER, _AT_ONCE // each)), len(numbers)
+        parts = -(-count // lanes)  # of equal size: a model on its own may be rounded differently
+        yield from (numbers[count * n // parts : count * (n + 1) // parts] for n in range(parts))
 
 
 def _count_rows(model: FittedModel, rows: int | None) -> int:

@@ -79,7 +79,7 @@ class UnreadModel(FittedModel):
 
     def __init__(self, outcome: StoredOutcome, source: DataSource, folder: Path) -> None:
         self.run, self.source, self.folder = outcome.run, source, folder
-        self._outcome, self._path = outcome, folder
+        self.path, self._outcome = folder, outcome
 
     @property
     def step(self) -> int:
@@ -91,7 +91,7 @@ class UnreadModel(FittedModel):
         """Read the weights, the log and the measurements when one of them is first used."""
         if name not in ("log", "measures", "trained"):
             raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
-        model = loader_like(self)(self._path)
+        model = loader_like(self)(self.path)
         self.log, self.measures, self.trained = model.log, model.measures, model.trained
         return vars(self)[name]
 
@@ -102,24 +102,43 @@ def load_each(
     data: Any = None,
     split: AnySplit | None = None,
     device: str = "auto",
-    unread: bool = False,
+    keep: bool = True,
+    check: bool = True,
 ) -> tuple[list[FittedModel], dict[Path, str]]:
     """Load the runs that can be loaded with their data; also return why the others cannot.
 
-    With `unread`, weights and logs are read when they are first used: a command can then hold
-    thousands of runs that other processes score.
+    Without `keep`, weights and logs of finished runs are not kept but read again where they are
+    used: a command can then go through thousands of runs. Without `check` as well, they are not
+    read here at all, because other processes score the runs.
     """
     finder = SourceFinder(data, split, pick_device(device))
     models: list[FittedModel] = []
     reasons: dict[Path, str] = {}
     for path in paths:
         try:
-            model = _find(path, finder) if unread else _load(path, finder, None)
+            model = _load(path, finder, None) if keep or check else _find(path, finder)
             _ = model.dataset  # raises if the data are missing
-            models.append(model)
+            models.append(model if keep else _unread(model))
         except (ValueError, OSError) as error:
             reasons[path] = error_text(error)
     return models, reasons
+
+
+def _unread(model: FittedModel) -> FittedModel:
+    """Return a finished run without its weights and log; others may change, and stay in memory."""
+    if isinstance(model, UnreadModel) or model.folder is None:
+        return model
+    folder = RunFolder(model.folder)
+    if not folder.weights.exists():
+        return model
+    return UnreadModel(StoredOutcome(folder, model.run), model.source, model.folder)
+
+
+def in_memory(model: FittedModel) -> FittedModel:
+    """Return a model with its weights and log, which are read if they are not in memory."""
+    if isinstance(model, UnreadModel) and "trained" not in vars(model):
+        return loader_like(model)(model.path)
+    return model
 
 
 def loader(*, data: Any = None, device: str = "auto") -> Callable[[Path], FittedModel]:
