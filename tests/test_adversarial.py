@@ -28,6 +28,7 @@ from unweave.core.spec import from_json, to_json
 from unweave.objectives import gradient_penalty, total
 from unweave.objectives.adversarial import interpolate
 from unweave.training import Lanes, train
+from unweave.training.own_data import Datasets
 from unweave.training.run import Run
 from unweave.training.store import Store
 
@@ -479,7 +480,7 @@ def test_a_trained_model_is_used_like_any_other(objective, latent, tmp_path):
 
 def test_the_command_line_shows_a_run_without_distortion(tmp_path, capsys):
     outcomes = train([gan_run(steps=2)], SMALL.load(CPU), Store(tmp_path))
-    train_cli.print_outcomes(outcomes, Store(tmp_path))
+    train_cli.print_outcomes(outcomes, Store(tmp_path), Datasets(CPU))
     assert outcomes[0].run.digest in capsys.readouterr().out
 
 

@@ -159,7 +159,7 @@ def test_only_what_has_changed_is_read_again(folders, monkeypatch):
     assert shown.read() is first
     assert len(read) == 2
     scores = stored_scores({"mig/chen2018": 0.25})
-    RunFolder(folders[1]).write_scores(ScoreFacts("all", 100, "mean"), scores)
+    RunFolder(folders[1]).write_scores(ScoreFacts("all", 100, "mean", step=99), scores)
     assert [dict(run.scores) for run in shown.read().manifest.runs] == [{}, {"mig/chen2018": 0.25}]
     assert read[2:] == [folders[1]]
 

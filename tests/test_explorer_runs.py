@@ -106,7 +106,7 @@ def trained(store, **fields):
 
 def test_a_run_is_read_from_its_folder_without_its_weights(tmp_path, monkeypatch):
     model = trained(tmp_path, seed=3)
-    facts = ScoreFacts("all", 10, "mean")
+    facts = ScoreFacts("all", 10, "mean", step=20)
     own = stored_scores({"mig/chen2018": 0.25, "sap/kumar2018": math.nan})
     RunFolder(model.folder).write_scores(facts, own)
     RunFolder(model.folder).write_scores(
@@ -139,6 +139,10 @@ def test_states_are_those_of_the_store(tmp_path):
         assert run_data(folder.path).state == "running"
     for path in folder.states.values():
         path.unlink()
+    found = run_data(folder.path)
+    assert (found.state, found.explorable) == ("stopped", False)
+    assert found.reason == "stopped before its first checkpoint"
+    (folder.path / "data.json").unlink()
     found = run_data(folder.path)
     assert (found.state, found.explorable) == ("not started", False)
     assert found.reason == "has not started to train"

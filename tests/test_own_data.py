@@ -24,7 +24,12 @@ from unweave.evaluation.unfinished import unfinished
 from unweave.evaluation.validation import Validation
 from unweave.training import train
 from unweave.training.final_terms import end_of, ends_collapsed
-from unweave.training.overrides import data_text, runs_from, train_arguments
+from unweave.training.overrides import (
+    data_text,
+    longer_arguments,
+    runs_from,
+    train_arguments,
+)
 from unweave.training.own_data import Datasets, suggest, suggested_steps
 from unweave.training.own_data_settings import settings_lines
 from unweave.training.run import Run
@@ -91,6 +96,25 @@ def test_the_printed_command_reproduces_a_run_on_own_data(files, changes):
     run = run.resolve(dataset)
     arguments = shlex.split(" ".join(train_arguments(run, dataset)))
     assert [again.resolve(dataset) for again in runs_from(arguments, datasets=datasets)] == [run]
+
+
+@pytest.mark.parametrize("steps", [2, 301, 1000])
+@pytest.mark.parametrize("changes", [[], ["objective.beta.stop=2"], ["objective=factor-vae"]])
+def test_arguments_for_more_steps_change_nothing_else(files, changes, steps):
+    """The chosen warm-up is half of few steps, so with more steps it used to change."""
+    datasets = Datasets(CPU)
+    given = [f"data={files / 'vectors.npy'}", *changes]
+    (run,) = runs_from([*given, f"steps={steps}"], datasets=datasets)
+    dataset = datasets.load(run.data)
+    run = run.resolve(dataset)
+    arguments = longer_arguments(run, dataset, 2 * steps)
+    (longer,) = runs_from([*given, *arguments], datasets=datasets)
+    assert longer.resolve(dataset) == dataclasses.replace(run, steps=2 * steps)
+    depends = steps // 2 < suggested_steps(dataset) // 5  # the warm-up is half of the steps
+    warm_up = [f"objective.beta.steps={steps // 2}"] * (
+        depends and run.objective.kind == "beta-vae"
+    )
+    assert arguments == [f"steps={2 * steps}", *warm_up]
 
 
 def test_names_of_columns_are_written_without_quotes(tmp_path):

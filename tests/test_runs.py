@@ -9,11 +9,12 @@ import time
 import pytest
 
 import unweave as uw
-from datasets import SMALL
-from stored_files import stored_scores
+from datasets import CPU, SMALL
+from stored_files import stored_scores, write_worker
 from unweave.cli.run_list import ListedRun, find_names, runs_table
+from unweave.evaluation.compare import compared_folder
 from unweave.evaluation.comparison import ComparedRun
-from unweave.explorer.run_data import curves
+from unweave.explorer.run_data import curves, own_scores
 from unweave.training.final_terms import end_of, ends_collapsed, final_terms
 from unweave.training.records import write_record
 from unweave.training.run import Run
@@ -30,7 +31,7 @@ def add_run(root, beta, seed, rate, mig=None, steps=200, finished=True):
         folder.weights.write_bytes(b"")
     if mig is not None:
         scores = stored_scores({"mig/chen2018": mig, "mig/locatello2019": mig / 2})
-        folder.write_scores(ScoreFacts("all", 100, "mean"), scores)
+        folder.write_scores(ScoreFacts("all", 100, "mean", step=steps), scores)
     return folder.path
 
 
@@ -135,6 +136,47 @@ def test_headline_scores_are_shown_if_they_fit(unweave, tmp_path, monkeypatch):
     assert "0.125" not in out
 
 
+@pytest.mark.parametrize(
+    ("facts", "why"),
+    [
+        ({"step": 150}, "from step 150, and training has continued since"),
+        ({"codes": "prior-cdf"}, "computed from codes prior-cdf, not from means"),
+        ({"continuous": "x"}, "declared continuous"),
+    ],
+)
+def test_scores_that_compare_does_not_use_are_not_shown(unweave, tmp_path, facts, why):
+    """Scores of an earlier step were shown as those of a run that had been continued."""
+    add_run(tmp_path, 4.0, 0, 3.0, mig=0.125)
+    folder = RunFolder(add_run(tmp_path, 4.0, 1, 3.0))
+    folder.weights.unlink()
+    folder.check_data(SMALL.load(CPU))
+    folder.weights.write_bytes(b"")
+    stored = ScoreFacts("all", 100, "mean", step=200)._replace(**facts)
+    folder.write_scores(stored, stored_scores({"mig/chen2018": 0.875}))
+    assert why in compared_folder(folder).unused
+    code, out, _ = unweave("runs", "--store", tmp_path, "--columns", "mig")
+    assert (code, "0.125" in out, "0.875" in out) == (0, True, False)
+    out = " ".join(out.split())
+    assert f"scores of {folder.path.name} on all are not shown: " in out
+    assert why in out
+    _, out, _ = unweave("runs", "--store", tmp_path, "--json")
+    one = next(run for run in json.loads(out) if run["settings"]["seed"] == 1)
+    assert (one["scores"], list(one["unused_scores"])) == ({}, ["all"])
+    assert "0.875" not in unweave("runs", "--store", tmp_path, "--csv")[1]
+    assert own_scores(folder, folder.read_run(), folder.read_log()) == {}  # nor in the explorer
+
+
+def test_a_running_run_is_listed_at_the_step_that_its_process_reports(unweave, tmp_path):
+    """It was listed at step 0 until its first checkpoint."""
+    run = Run(data=SMALL, steps=200)
+    folder = Store(tmp_path).folder(run)
+    folder.create(run)
+    write_worker(tmp_path, "elsewhere-12345678-17-99", runs=[run.digest], step=70, steps=200)
+    with folder.lock():
+        _, out, _ = unweave("runs", "--store", tmp_path, "--json")
+    assert [(each["status"], each["step"]) for each in json.loads(out)] == [("running", 70)]
+
+
 def test_csv_has_what_differs_and_all_numbers(unweave, store):
     code, out, _ = unweave("runs", "--store", store, "--csv")
     assert code == 0
@@ -227,7 +269,8 @@ OTHER = [{"split": "test"}, {"rows": 50}, {"codes": "prior-cdf"}, {"seed": 1}, {
 @pytest.mark.parametrize("other", [*OTHER, {"continuous": "x"}, {"step": 5}])
 def test_scores_of_other_metrics_stay_if_they_are_of_the_same_facts(tmp_path, other):
     folder = RunFolder(add_run(tmp_path, 1.0, 0, 9.0, mig=0.1))
-    facts, sap = ScoreFacts("all", 100, "mean"), stored_scores({"sap/kumar2018": 0.5})
+    facts = ScoreFacts("all", 100, "mean", step=200)
+    sap = stored_scores({"sap/kumar2018": 0.5})
     folder.write_scores(facts, sap)
     kept = ["mig/chen2018", "mig/locatello2019", "sap/kumar2018"]
     assert list(folder.scores["all"]["scores"]) == kept

@@ -172,6 +172,8 @@ def test_status_tells_running_from_stopped(tmp_path, unweave):
     with folder.lock():
         assert folder.status == "running"
     assert folder.status == "not started"
+    folder.check_data(SMALL.load(CPU))  # as training does before its first step
+    assert folder.status == "stopped"  # it was killed before its first checkpoint
     with pytest.raises(TrainingInterrupted):
         train([run], SMALL.load(CPU), store, Stops())
     assert folder.status == "stopped"
@@ -380,7 +382,7 @@ def test_a_full_disk_loses_nothing(unweave, tmp_path):
         result = unweave(*SHORT, "--store", store)
     check_error(result, "cannot read or write", "free space", "--store", "run the command again")
     (folder,) = Store(store).folders()
-    assert folder.status == "not started"
+    assert (folder.status, folder.states) == ("stopped", {})
     assert not list(folder.path.glob(".*"))
     assert unweave(*SHORT, "--store", store)[0] == 0
     assert folder.status == "finished"

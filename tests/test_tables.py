@@ -46,7 +46,7 @@ def store(tmp_path_factory):
                **fields)  # fmt: skip
     for path in (root / "runs").iterdir():
         scores = stored_scores({"mig/chen2018": 0.123, "mig/locatello2019": 0.456})
-        RunFolder(path).write_scores(ScoreFacts("all", 100, "mean"), scores)
+        RunFolder(path).write_scores(ScoreFacts("all", 100, "mean", step=6), scores)
     worker = {"steps": 30_000, "step": 1_234, "steps_per_second": 98.7, "runs": ["ab" * 6] * 3}
     write_worker(root / "runs", "other.host-12345678-17-99", **worker)
     factors = np.argwhere(np.ones((4, 5, 6)))

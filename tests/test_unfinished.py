@@ -1,5 +1,7 @@
 """Notes about runs that stopped while their held-out loss was still falling."""
 
+import re
+
 import numpy as np
 import pytest
 
@@ -57,6 +59,30 @@ def test_a_rising_loss_a_slow_fall_and_few_measurements_are_not_judged():
     assert unfinished(measured(1000.0 / TIMES**3 - 0.01 * TIMES)) is None  # 0.02 nats per tenth
     assert unfinished(measured(100.0 - TIMES[:9])) is None
     assert unfinished([{"step": 10, "metrics": {}}] * 20) is None
+
+
+@pytest.mark.parametrize(("seeds", "beside"), [("0", ""), ("0,1", "the other run that was")])
+def test_the_advice_to_train_longer_continues_the_run(unweave, tmp_path, seeds, beside):
+    """With steps=400 alone the run started again, because the chosen warm-up depends on them."""
+    rng = np.random.default_rng(0)
+    x = rng.normal(size=(150, 2)) @ rng.normal(size=(2, 20)) + 0.1 * rng.normal(size=(150, 20))
+    np.save(tmp_path / "x.npy", x)
+    place = ["--store", tmp_path / "runs"]
+    given = [f"data={tmp_path / 'x.npy'}", "latent.size=2", "network.hidden=[16]", f"seed={seeds}"]
+    code, _, err = unweave("train", *given, "steps=200", *place)
+    assert code == 0
+    err = " ".join(err.split())
+    (advice,) = re.findall(r"train longer, with (.*), which continues this run", err)
+    assert advice.startswith("steps=400 objective.beta.steps=100")
+    assert (beside in err, "together with" in err) == (True, bool(beside))
+    said = verdict(analysis.analyse(uw.load(next((tmp_path / "runs").iterdir())), 120))
+    text = " ".join(str(said.sentences[0]).split())
+    assert f"train longer, with {advice}, which continues this run" in text
+    assert ("together with" in text) == bool(beside)
+    code, _, err = unweave("train", *given, *advice.split(), *place)
+    assert code == 0
+    assert err.count("from step 200") == len(seeds.split(","))
+    assert "starts again" not in err
 
 
 def test_an_early_stop_is_noted_after_training_and_in_the_verdict(capsys, tmp_path):

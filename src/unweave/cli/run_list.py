@@ -6,6 +6,7 @@ from typing import Any, NamedTuple
 
 from unweave.core.console import lay_out_table
 from unweave.core.files import error_text
+from unweave.core.groups import grouped
 from unweave.core.hints import MOST_LISTED, nearest, suggestion
 from unweave.core.text import csv_text, number_text
 from unweave.training.final_terms import ends_collapsed, final_values
@@ -16,12 +17,13 @@ from unweave.training.flat_settings import (
     sort_key,
     value_text,
 )
-from unweave.training.run_files import RunFiles
+from unweave.training.run_files import RunFiles, why_unused
 
 ALWAYS_SHOWN = ("distortion", "rate")  # terms, although not every objective has them
 _HEADLINES = ("mig", "dci", "factor_vae_score", "sap")  # metrics that are shown if they are stored
 _FACTS = ("run", "status", "collapsed", "step")
 _HUGE = 1e9  # from which a number is written with an exponent
+_MOST_NAMED = 4  # runs that a line names
 _MISSING = object()  # in place of a value
 
 
@@ -36,6 +38,7 @@ class ListedRun:
     step: int = 0
     final: dict[str, float] = field(default_factory=dict)  # terms and measured values, by name
     scores: dict[str, dict[str, float]] = field(default_factory=dict)  # by split and key
+    unused_scores: dict[str, str] = field(default_factory=dict)  # why not, by split
     collapsed: bool = False
     problem: str = ""
 
@@ -56,28 +59,39 @@ class ListedRun:
         return {n.removeprefix(prefix): x for n, x in self.final.items() if n.startswith(prefix)}
 
 
-def read_run(folder: RunFiles) -> ListedRun:
-    """Read the folder of a run; describe a damaged one instead of raising an error."""
+def read_run(folder: RunFiles, step: int = 0) -> ListedRun:
+    """Read the folder of a run; describe a damaged one instead of raising an error.
+
+    `step` is the one that the run has reached according to the process that trains it; the log has
+    those up to the last checkpoint.
+    """
     name = folder.path.name
     try:
-        return _read(folder)
+        return _read(folder, step)
     except (ValueError, OSError, RecursionError) as error:
         text = error_text(error)
         return ListedRun(name, "damaged", problem=text if name in text else f"{name}: {text}")
 
 
-def _read(folder: RunFiles) -> ListedRun:
+def _read(folder: RunFiles, step: int) -> ListedRun:
     summary, log = folder.summary, folder.read_log_end()
-    scores = folder.score_values
+    stored = folder.score_values
+    unused = {split: why for split, each in stored.items() if (why := why_unused(each, log))}
+    scores = {
+        split: {key: score["value"] for key, score in each["scores"].items()}
+        for split, each in stored.items()
+        if split not in unused
+    }
     scored = f"scored on {', '.join(scores)}" if scores else ""
     return ListedRun(
         folder.path.name,
         folder.status,
         flatten(folder.settings),
         (summary["objective"], summary["latent"], relative_text(summary["data"]), scored),
-        log[-1]["step"] if log else 0,
+        max(log[-1]["step"] if log else 0, step),
         final_values(log, folder.read_measures()),
         scores,
+        unused,
         ends_collapsed(log),
     )
 
@@ -273,6 +287,17 @@ def _cell(run: ListedRun, name: str) -> str:
     return number_text(value, form)
 
 
+def unused_lines(runs: Sequence[ListedRun]) -> list[str]:
+    """Say which stored scores are not shown, a line for each reason."""
+    found = grouped((why, f"{run.name} on {split}")
+                    for run in runs for split, why in run.unused_scores.items())  # fmt: skip
+    return [
+        f"scores of {', '.join(which[:_MOST_NAMED])}{', ...' * (len(which) > _MOST_NAMED)} are not "
+        f"shown: {why}; `unweave evaluate` computes them again"
+        for why, which in found.items()
+    ]
+
+
 def runs_json(runs: Sequence[ListedRun]) -> list[dict[str, Any]]:
     """Return everything that is stored of runs as plain dicts."""
     return [
@@ -284,6 +309,7 @@ def runs_json(runs: Sequence[ListedRun]) -> list[dict[str, Any]]:
             "settings": run.settings,
             **{kind: run.of_kind(kind) for kind in ("terms", "metrics", "validation")},
             "scores": run.scores,
+            "unused_scores": run.unused_scores,
         }
         | ({"problem": run.problem} if run.problem else {})
         for run in runs

@@ -82,15 +82,15 @@ def runs_command(
         runs_json,
         runs_table,
         sort_runs,
+        unused_lines,
     )
     from unweave.training.run_files import RunFiles, run_paths
+    from unweave.training.status import recorded_steps
 
     form = output_format(json_output, csv_output)
-    paths = run_paths(store)
-    if form == "table" and not where and not sort:
-        every = [read_run(RunFiles(path)) for path in paths[-_MOST:]]
-    else:
-        every = [read_run(RunFiles(path)) for path in paths]
+    paths, steps = run_paths(store), recorded_steps([store])
+    chosen = paths[-_MOST:] if form == "table" and not where and not sort else paths
+    every = [read_run(RunFiles(path), steps.get(path.name, 0)) for path in chosen]
     if not every and form == "table":
         out.print(f"{files.disk.name(store)} contains no runs yet; train one with `unweave train`")
         return
@@ -122,6 +122,8 @@ def runs_command(
             f"{', '.join(off[:4])}{', ...' if len(off) > 4 else ''}; they learned nothing about "
             "the data",
         )
+    for line in unused_lines(runs):
+        out.print(line)
     if len(runs) < len(paths):
         more = "; --where chooses, and --csv and --json print all" if found >= _MOST else ""
         out.print(f"{len(runs)} of {len(paths)} runs{more}")

@@ -176,7 +176,7 @@ def print_outcomes(outcomes: list[Outcome], store: Store, datasets: Datasets) ->
     An objective that all runs share is left out, so that the table fits 80 columns.
     """
     from unweave.evaluation.overfitting import overfit_warning
-    from unweave.evaluation.unfinished import unfinished_note
+    from unweave.evaluation.unfinished import Unfinished, unfinished_note
     from unweave.evaluation.validation import final_loss
     from unweave.training.final_terms import mean_terms
     from unweave.training.progress import failure_text
@@ -209,7 +209,12 @@ def print_outcomes(outcomes: list[Outcome], store: Store, datasets: Datasets) ->
     judged = [each for each in outcomes if not datasets.load(each.run.data).schema.extremes]
     if overfits := overfit_warning(judged):
         err.print(overfits, style="bold yellow", soft_wrap=True)
-    if early := unfinished_note(judged, stored=True):
+
+    def describe(outcome: Outcome, found: Unfinished) -> str:
+        run = outcome.run
+        return found.describe_stored(run, store.folder(run), datasets.load(run.data))
+
+    if early := unfinished_note(judged, describe):
         err.print(f"NOTE: {early}", style="yellow", soft_wrap=True)
     trained = [outcome for outcome in outcomes if not outcome.failure]
     if trained:

@@ -23,7 +23,7 @@ from unweave.metrics.model_metrics import LIKELIHOOD, UDR, split_model_metrics
 from unweave.metrics.registry import MetricChoice, metric_keys
 from unweave.training.flat_settings import differing, sort_key
 from unweave.training.grouping import data_identity, data_label, same_but_for_the_seed, settings_of
-from unweave.training.records import Row
+from unweave.training.run_files import why_unused
 from unweave.training.store import RunFolder, ScoreFacts
 
 _LOWER = "distortion"  # the only quantity of a log that is better if it is lower
@@ -96,7 +96,7 @@ def compared_folder(folder: RunFolder, split: str | None = None) -> ComparedRun:
     log = folder.read_log()
     stored = every.get(split) if split else next(iter(every.values()), None)
     facts = ScoreFacts.of(stored) if stored else None
-    unused = _unused(facts, log) if facts else ""
+    unused = why_unused(stored, log) if stored else ""
     labels = facts.labels if facts else record.labels_fingerprint
     data = on_split(run.data, facts.split if facts else split or split_of(run.data))
     return ComparedRun(
@@ -110,15 +110,6 @@ def compared_folder(folder: RunFolder, split: str | None = None) -> ComparedRun:
         unused,
         extremes=record.schema.extremes,
     )
-
-
-def _unused(facts: ScoreFacts, log: Sequence[Row]) -> str:
-    """Return why stored scores cannot be compared with those of other runs, or ""."""
-    if log and facts.step < log[-1]["step"]:
-        return f"they are from step {facts.step:,}, and training has continued since"
-    if facts.codes != "mean":
-        return f"they were computed from codes {facts.codes}, not from means"
-    return "factors were declared continuous for them" if facts.continuous is not None else ""
 
 
 def _with_metrics(

@@ -190,7 +190,7 @@ def fit(
     judged = [] if trained_on.schema.extremes else outcomes  # other advice has to wait
     if overfits := overfit_warning(judged):
         _warn(overfits, console if progress is True else None, stacklevel=3)
-    if progress is True and (early := unfinished_note(judged, stored=False)):
+    if progress is True and (early := unfinished_note(judged)):
         print_notes(console, [early])
     models = [
         FittedModel(each, trained_on, opened.folder(each.run).path if opened else None)

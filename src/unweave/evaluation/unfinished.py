@@ -2,21 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import dataclasses
+from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 import numpy as np
 
+from unweave.data import Dataset
 from unweave.evaluation.validation import held_out_losses, note_on_runs
 from unweave.training import Outcome, Row
+from unweave.training.overrides import longer_arguments
+from unweave.training.resumption import arithmetic, saved_lanes
+from unweave.training.run import Run
+from unweave.training.store import RunFolder
 
 _LEAST_MEASUREMENTS = 10
 _END = 3  # the end of a run is the last third of its measurements, at least five
 _LEAST_T = 6.0  # t of the slope; for noise at seven measurements, it is larger in 1 of 1,000
 _LEAST_FALL = 0.1  # nats over the last tenth of the steps
 _LEAST_SHARE = 0.01  # of what the loss has fallen by since it was first measured
-
-CONTINUES = ", which continues this run"
 
 
 class Unfinished(NamedTuple):
@@ -26,10 +30,31 @@ class Unfinished(NamedTuple):
     steps: int
 
     def __str__(self) -> str:
+        return self.describe([f"steps={self.steps}"])
+
+    def describe(self, settings: Sequence[str]) -> str:
+        """Say how fast the loss was falling, and with which settings to train longer."""
         return (
             f"held-out loss was still falling at the end, by {self.fall:.1f} nats over the last "
-            f"tenth of the steps: train longer, with steps={self.steps}"
+            f"tenth of the steps: train longer, with {' '.join(settings)}"
         )
+
+    def describe_stored(self, run: Run, folder: RunFolder, dataset: Dataset) -> str:
+        """Describe a stored run: the settings are those with which a longer run continues it.
+
+        `dataset` is the one that it was trained on.
+        """
+        text = self.describe(longer_arguments(run, dataset, self.steps))
+        longer = dataclasses.replace(run, steps=self.steps)
+        alike = (arithmetic([each], dataset.device, "") for each in (run, longer))
+        if not folder.states or next(alike) != next(alike):
+            return text
+        others = len(saved_lanes(folder)) - 1
+        text += ", which continues this run"
+        if others < 1:
+            return text
+        which = "the other run that was" if others == 1 else f"the {others} runs that were"
+        return f"{text} together with {which} trained beside it"
 
 
 def unfinished(measures: Sequence[Row]) -> Unfinished | None:
@@ -58,7 +83,15 @@ def _slope(steps: Sequence[int], values: Sequence[float]) -> tuple[float, float]
     return float(slope), float(np.sqrt(np.square(y - slope * x).sum() / (len(x) - 2) / (x @ x)))
 
 
-def unfinished_note(outcomes: Sequence[Outcome], stored: bool) -> str:
-    """Say which runs stopped too early, in one line; "" if none did."""
-    note = note_on_runs(outcomes, lambda each: unfinished(each.measures), "stopped early")
-    return note + CONTINUES if note and stored else note
+def unfinished_note(
+    outcomes: Sequence[Outcome], describe: Callable[[Outcome, Unfinished], str] | None = None
+) -> str:
+    """Say which runs should have more steps, in one line; "" if none.
+
+    `describe` describes the first of them (default: as the text of `Unfinished`).
+    """
+
+    def find(outcome: Outcome) -> Unfinished | None:
+        return unfinished(outcome.measures)
+
+    return note_on_runs(outcomes, find, "should have more steps", describe)

@@ -3,7 +3,7 @@
 import math
 from collections.abc import Callable, Sequence
 from functools import cached_property
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar
 
 import torch
 from torch import Tensor
@@ -15,6 +15,8 @@ from unweave.evaluation.stacked import StackedModels
 from unweave.objectives import Nets
 from unweave.training import Outcome, Row, log_interval
 from unweave.training.run import Run
+
+T = TypeVar("T")
 
 _MOST_ROWS = 1_000
 _MEAN_ROWS = 10_000  # observations that the mean of the training data is estimated from
@@ -82,22 +84,25 @@ def held_out_losses(measures: Sequence[Row]) -> list[tuple[int, HeldOutLoss]]:
 
 
 def note_on_runs(
-    outcomes: Sequence[Outcome], find: Callable[[Outcome], object | None], what: str
+    outcomes: Sequence[Outcome],
+    find: Callable[[Outcome], T | None],
+    what: str,
+    describe: Callable[[Outcome, T], str] | None = None,
 ) -> str:
-    """Return what `find` says of the first run for which it is not None, and of how many it is.
+    """Describe what `find` finds in the first run for which it is not None, and in how many.
 
     "" if there is no such run; failed runs are not looked at.
     """
     trained = [outcome for outcome in outcomes if not outcome.failure]
-    every = [(each.run.seed, find(each)) for each in trained]
-    found = [(seed, text) for seed, text in every if text is not None]
+    every = [(each, find(each)) for each in trained]
+    found = [(each, value) for each, value in every if value is not None]
     if not found:
         return ""
-    seed, first = found[0]
-    which = f"seed {seed}: " if len(trained) > 1 else ""
+    first, value = found[0]
+    which = f"seed {first.run.seed}: " if len(trained) > 1 else ""
     if len(found) > 1:
         which = f"{len(found)} of {len(trained)} runs {what}, such as {which}"
-    return f"{which}{first}"
+    return f"{which}{describe(first, value) if describe else value}"
 
 
 class Validation:

@@ -19,7 +19,7 @@ from unweave.report.text import cut, is_aggregate, measured_title, metric_title
 from unweave.training.flat_settings import differing, flatten, value_text
 from unweave.training.grouping import without_places
 from unweave.training.run import Run
-from unweave.training.run_files import evenly_spaced
+from unweave.training.run_files import evenly_spaced, why_unused
 from unweave.training.store import RunFolder
 
 MOST_ROWS = 300  # of a curve
@@ -70,7 +70,7 @@ def _of_folder(path: Path, rows: int) -> RunData:
         step=int(log[-1]["step"]) if log else 0,
         steps=int(settings["steps"] or 0),
         settings=settings,
-        scores=own_scores(folder, run) if run else {},
+        scores=own_scores(folder, run, log) if run else {},
         log=curves(log),
         measures=curves(folder.read_measures(most=rows)),
         explorable=not reason,
@@ -132,10 +132,14 @@ def _of_model(model: FittedModel, rows: int) -> RunData:
     )
 
 
-def own_scores(folder: RunFolder, run: Run) -> dict[str, float]:
-    """Return the stored scores of a run on the split that it was trained on, if finite."""
+def own_scores(folder: RunFolder, run: Run, log: Sequence[dict[str, Any]]) -> dict[str, float]:
+    """Return the stored scores of a run on the split that it was trained on, if finite.
+
+    Scores of an earlier step than the last of the log, or of other codes, are left out.
+    """
     stored = folder.scores.get(split_of(run.data))
-    scores = {key: score["value"] for key, score in (stored["scores"] if stored else {}).items()}
+    used = stored["scores"] if stored and not why_unused(stored, log) else {}
+    scores = {key: score["value"] for key, score in used.items()}
     return {key: value for key, value in scores.items() if _is_drawable(value)}
 
 

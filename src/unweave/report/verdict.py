@@ -11,11 +11,12 @@ from unweave.data.splits import split_of
 from unweave.evaluation.collapse import advice
 from unweave.evaluation.overfitting import overfit
 from unweave.evaluation.shared_latents import LEAST_INFORMATION
-from unweave.evaluation.unfinished import CONTINUES, unfinished
+from unweave.evaluation.unfinished import unfinished
 from unweave.metrics import Score
 from unweave.metrics.evidence import AT_NULL
 from unweave.report.analysis import Analysis, Variable
 from unweave.report.text import number, symbol, words
+from unweave.training.store import RunFolder
 
 Level = Literal["good", "weak", "bad"]
 
@@ -54,7 +55,10 @@ def verdict(analysis: Analysis) -> Verdict:
     elif over := overfit(analysis.model.log, analysis.model.measures):
         sentences.insert(0, escape(f"The {over}."))
     if not extremes and (early := unfinished(analysis.model.measures)):
-        sentences.insert(0, escape(f"The {early}{CONTINUES if analysis.model.folder else ''}."))
+        model = analysis.model
+        stored = RunFolder(model.folder) if model.folder else None
+        text = early.describe_stored(model.run, stored, model.dataset) if stored else str(early)
+        sentences.insert(0, escape(f"The {text}."))
     if failed:
         model = analysis.model
         sentences.append(escape(advice(model.run, model.dataset, model.measures)))

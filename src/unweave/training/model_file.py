@@ -23,8 +23,8 @@ from unweave.training.records import (
     rows_from_lines,
     rows_to_bytes,
 )
-from unweave.training.run_files import LOG, MEASURES, WEIGHTS
-from unweave.training.store import DATA, DataRecord, run_from, run_to_record
+from unweave.training.run_files import DATA, LOG, MEASURES, WEIGHTS
+from unweave.training.store import DataRecord, run_from, run_to_record
 from unweave.training.tensor_files import tensors_from_bytes, tensors_to_bytes
 
 _DATE = (1980, 1, 1, 0, 0, 0)  # the same model has the same bytes every time

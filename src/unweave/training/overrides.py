@@ -342,8 +342,33 @@ def train_arguments(run: Run, dataset: Dataset) -> list[str]:
     >>> train_arguments(Run(seed=3).resolve(dataset), dataset)
     ['seed=3']
     """
-    usual, unset = default_fields(run, dataset), Run()
     lines: list[str] = []
+    for arguments in _arguments(run, dataset).values():
+        start = len(lines)  # what belongs together starts a new line
+        for argument in arguments:
+            if len(lines) > start and len(lines[-1]) + len(argument) < _LINE_WIDTH:
+                lines[-1] += f" {argument}"
+            else:
+                lines.append(argument)
+    return lines
+
+
+def longer_arguments(run: Run, dataset: Dataset, steps: int) -> list[str]:
+    """Return what to change in the arguments of a run so that only its steps change.
+
+    The steps come first. The warm-up that is chosen for own data depends on the steps if they are
+    few, so it has to be named.
+    """
+    own = _arguments(run, dataset)
+    longer = _arguments(dataclasses.replace(run, steps=steps), dataset)
+    added = (each for name, every in longer.items() for each in every if each not in own[name])
+    return [f"steps={steps}", *(each for each in added if not each.startswith("steps="))]
+
+
+def _arguments(run: Run, dataset: Dataset) -> dict[str, list[str]]:
+    """Return the arguments that reproduce a run, quoted for a shell, by the field of the run."""
+    usual, unset = default_fields(run, dataset), Run()
+    every = {}
     for name, value in fields_of(run).items():
         # A command that sets fields of what `resolve` chooses has to name it first.
         named = getattr(unset, name) is None and value != usual[name]
@@ -352,13 +377,8 @@ def train_arguments(run: Run, dataset: Dataset) -> list[str]:
             arguments = [f"data={_SAVED_ARRAY}", *differences("data.split", value.split, "all")]
         if name == "data" and is_own_data(run.data) and takes_all(run.data):
             arguments.append(f"data{'.source' * isinstance(run.data, Selected)}.split=all")
-        start = len(lines)  # what belongs together starts a new line
-        for argument in map(shlex.quote, arguments):
-            if len(lines) > start and len(lines[-1]) + len(argument) < _LINE_WIDTH:
-                lines[-1] += f" {argument}"
-            else:
-                lines.append(argument)
-    return lines
+        every[name] = [shlex.quote(argument) for argument in arguments]
+    return every
 
 
 def data_text(data: Data) -> str:

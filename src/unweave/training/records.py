@@ -130,9 +130,12 @@ class ScoreValue(TypedDict):
 
 
 class ScoreValues(TypedDict):
-    """The numbers in a file of scores; the rest of the file is not looked at."""
+    """The numbers in a file of scores, and the codes they describe."""
 
     split: str
+    codes: str
+    continuous: str | None
+    step: NonNegativeInt
     scores: dict[str, ScoreValue]
 
 

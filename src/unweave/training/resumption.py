@@ -10,6 +10,7 @@ from unweave.data import Dataset
 from unweave.training.log_rows import fails_alike
 from unweave.training.processes import ALONE, Processes
 from unweave.training.run import Run
+from unweave.training.run_files import LOG
 from unweave.training.store import RunFolder, Store
 
 _WORTH_COMPILING = 10_000  # steps, after which compiling has paid for itself
@@ -101,7 +102,7 @@ def find_continuations(
             if why:
                 refusals.setdefault(digest, _refusal(folder, why))
             elif folder.states:
-                lanes = _saved_lanes(folder)
+                lanes = saved_lanes(folder)
                 candidates[digest].append(_Shorter(folder, name, max(folder.states), lanes))
     while True:
         chosen = {digest: each[0] for digest, each in candidates.items() if each}
@@ -153,7 +154,8 @@ def _difference(
     if status in ("running", "failed"):
         return "it is being trained" if status == "running" else "it has failed"
     if not (states := folder.states):
-        return "its checkpoint, state-*.safetensors, was removed"
+        saved_once = folder.weights.exists() or (folder.path / LOG).exists()
+        return "its checkpoint, state-*.safetensors, was removed" if saved_once else ""
     record, saved = folder.read_data(), folder.read_state_facts(max(states))
     if record.fingerprint != dataset.fingerprint:
         return "the data have changed"
@@ -184,7 +186,7 @@ def group_runs(
     of each run by its digest: new runs train together only with those of their part.
     """
     together = _saved_together(runs, store) if store else {}
-    saved = [_saved_lanes(origin) for origin in origins.values() if not origin.failure]
+    saved = [saved_lanes(origin) for origin in origins.values() if not origin.failure]
     beside = {name: lanes for lanes in saved for name in lanes}
     for digest, origin in origins.items():
         together.setdefault(digest, beside[origin.digest])
@@ -203,10 +205,10 @@ def _saved_together(runs: Sequence[Run], store: Store) -> dict[str, frozenset[st
     A run whose group was stopped during its first checkpoint may have none itself.
     """
     folders = {run.digest: store.folder(run) for run in runs}
-    saved = {digest: _saved_lanes(each) for digest, each in folders.items() if each.states}
+    saved = {digest: saved_lanes(each) for digest, each in folders.items() if each.states}
     return {digest: lanes for lanes in saved.values() for digest in lanes} | saved
 
 
-def _saved_lanes(folder: RunFolder) -> frozenset[str]:
+def saved_lanes(folder: RunFolder) -> frozenset[str]:
     """Return the digests of the runs that the newest checkpoint was saved with."""
     return frozenset(folder.read_state_facts(max(folder.states)).get("lanes", ()))

@@ -3,7 +3,7 @@
 import os
 import re
 import warnings
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import dataclass
 from functools import cached_property
@@ -39,7 +39,7 @@ T = TypeVar("T")
 Status = Literal["finished", "failed", "running", "stopped", "not started"]
 
 LOG, MEASURES, FAILED = "log.jsonl", "measures.jsonl", "failed.json"
-WEIGHTS = "weights.safetensors"
+WEIGHTS, DATA = "weights.safetensors", "data.json"
 
 _state = re.compile(r"state-(\d{1,18})\.safetensors").fullmatch
 _PAGES = ("report.html", "explorer.html")
@@ -122,13 +122,10 @@ class RunFiles:
         return {scores["split"]: scores for scores in records}
 
     @property
-    def score_values(self) -> dict[str, dict[str, float]]:
-        """The number of each score, by split as in `scores`, and key; the rest is not parsed."""
+    def score_values(self) -> dict[str, ScoreValues]:
+        """The scores by split as in `scores`, but of each score only its number is parsed."""
         records = (read_record(path, ScoreValues, self.digest) for path in self._score_files)
-        return {
-            each["split"]: {key: score["value"] for key, score in each["scores"].items()}
-            for each in records
-        }
+        return {each["split"]: each for each in records}
 
     def read_scores(self, path: Path) -> StoredScores:
         """Read a file of scores."""
@@ -153,14 +150,17 @@ class RunFiles:
 
     @property
     def status(self) -> Status:
-        """Whether the run is finished, failed, running, stopped (resumable) or not started."""
+        """Whether the run is finished, failed, running, stopped (resumable) or not started.
+
+        A run that was killed before its first checkpoint is stopped, at step 0.
+        """
         if self.weights.exists():
             return "finished"
         if self.failure:
             return "failed"
         if self.locked:
             return "running"
-        return "stopped" if self.states else "not started"
+        return "stopped" if self.states or (self.path / DATA).exists() else "not started"
 
     @property
     def locked(self) -> bool:
@@ -225,6 +225,18 @@ class RunFiles:
     def _read_rows(self, name: str, form: Any, until: int | None, most: int | None) -> list[Row]:
         rows = parse_rows(self.path / name, form, evenly_spaced(self._lines(name), most))
         return [row for row in rows if until is None or row["step"] <= until]
+
+
+def why_unused(scores: Mapping[str, Any], log: Sequence[Row]) -> str:
+    """Return why the stored scores of a run are not shown beside those of others, or "".
+
+    `log` is the log of the run, or its end.
+    """
+    if log and scores["step"] < log[-1]["step"]:
+        return f"they are from step {scores['step']:,}, and training has continued since"
+    if scores["codes"] != "mean":
+        return f"they were computed from codes {scores['codes']}, not from means"
+    return "factors were declared continuous for them" if scores["continuous"] is not None else ""
 
 
 def evenly_spaced(rows: Sequence[T], most: int | None) -> Sequence[T]:

@@ -45,11 +45,9 @@ from unweave.training.records import (
     write_record,
 )
 from unweave.training.run import Run
-from unweave.training.run_files import RunFiles, names_in, run_paths
+from unweave.training.run_files import DATA, RunFiles, names_in, run_paths
 from unweave.training.run_text import summary_of
 from unweave.training.tensor_files import read_facts, read_tensors, write_tensors
-
-DATA = "data.json"
 
 
 class DataRecord(NamedTuple):
