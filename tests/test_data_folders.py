@@ -9,6 +9,8 @@ from byte_images import BYTES, everything
 from datasets import CPU
 from unweave.core.spec import from_json, to_json
 from unweave.data import Folder, StreamedDataset
+from unweave.networks import Conv
+from unweave.training.run import default_network
 
 COLOUR = np.random.default_rng(1).integers(0, 256, (5, 7, 3), dtype=np.uint8)
 
@@ -62,6 +64,20 @@ class TestFolder:
             in dataset.notes[2]
         )
         torch.testing.assert_close(everything(dataset), torch.full((2, 1, 64, 64), 80 / 255))
+
+    @pytest.mark.parametrize(
+        ("sides", "size"), [((16, 20, 24), 24), ((5, 9), 16), ((30, 32), 32), ((20, 33), None)]
+    )
+    def test_enlarging_all_images_is_said_to_be_slower(self, tmp_path, sides, size):
+        for side in sides:
+            save(tmp_path, f"{side}.png", COLOUR[:1, :1].repeat(side, 0).repeat(side, 1))
+        (note,) = [each for each in Folder(tmp_path).load(CPU).notes if "resized" in each]
+        assert (f"and adds no detail; data.size={size} trains faster" in note) == bool(size)
+        if size:
+            dataset = Folder(tmp_path, size).load(CPU)
+            assert not any("trains faster" in each for each in dataset.notes)
+            network = default_network(Folder(tmp_path, size), dataset.shape)
+            assert isinstance(network, Conv)
 
     def test_images_are_cropped_in_the_centre_and_averaged(self, tmp_path):
         pixels = np.zeros((8, 24), np.uint8)

@@ -10,6 +10,7 @@ from byte_images import everything
 from datasets import CPU
 from unweave.data import Arrays, Schema, from_array, read_like
 from unweave.data.files import rows as row_sources, statistics
+from unweave.data.files.build import array_dataset
 from unweave.data.files.rows import InMemoryRows
 from unweave.data.files.statistics import moments, order_statistics, percentiles
 from unweave.data.random_split import split_rows
@@ -235,3 +236,42 @@ def test_bytes_as_floats_stay_in_the_unit_interval():
     scaling = Scaling("bytes", unit=(1 / 255,))
     assert scaling.apply(np.array([[51]], np.uint8)).item() == pytest.approx(0.2)
     assert scaling.apply(np.array([[0.2]])).item() == pytest.approx(0.2)
+
+
+def curves(rng, rows=200, columns=80):
+    """Peaks of random height and place, on noise."""
+    grid = np.linspace(0, 1, columns)
+    height, place = rng.uniform(0.5, 2, (rows, 3, 1)), rng.uniform(0.2, 0.8, (rows, 3, 1))
+    peaks = height * np.exp(-(((grid - place) / 0.06) ** 2))
+    return 5 + peaks.sum(1) + rng.normal(0, 0.05, (rows, columns))
+
+
+def factors_and_noise(rng, rows=200, columns=80):
+    return rng.normal(size=(rows, 4)) @ rng.normal(size=(4, columns)) * 10 ** rng.uniform(
+        -2, 2, columns
+    ) + rng.normal(size=(rows, columns))
+
+
+@pytest.mark.parametrize(
+    ("make", "smooth"),
+    [
+        (curves, True),
+        (lambda rng: rng.normal(size=(100, 40)).cumsum(1), True),
+        (lambda rng: 3 + rng.uniform(size=(12, 60, 1)) * np.sin(np.arange(60) / 7)[:, None], None),
+        (factors_and_noise, False),
+        (lambda rng: factors_and_noise(rng, columns=8), False),
+        (lambda rng: rng.lognormal(size=(200, 20)), False),
+        (lambda rng: rng.normal(size=(200, 20)).repeat(2, 1), False),  # each measured twice
+        (lambda rng: curves(rng)[:, rng.permutation(80)], False),
+    ],
+    ids=str.split("curves walks images factors few-columns noise replicates shuffled-curves"),
+)
+def test_one_scale_is_suggested_for_curves_without_names(make, smooth):
+    """They are standardised, which makes the noise of a flat baseline as large as the peaks."""
+    for seed in range(5):
+        x = make(np.random.default_rng(seed))
+        said = [note for note in array_dataset(x).notes if "scale=common" in note]
+        assert bool(said) == bool(smooth)
+        for scale in ("standardise", "common"):
+            asked = array_dataset(x, scale=scale).notes
+            assert not any("neighbouring columns" in note for note in asked)

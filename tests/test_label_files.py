@@ -5,6 +5,7 @@ import random
 from pathlib import Path
 
 import numpy as np
+import pandas
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
@@ -185,13 +186,45 @@ def test_identifiers_are_set_aside_and_name_the_rows_of_tables(tmp_path):
     assert len(test.row_names) == test.size == 5
     assert (test.images(torch.arange(5))[:, 1].diff() > 0).all()  # both in the order of the file
     assert test.row_names == tuple(sorted(test.row_names))
-    # What is named is read, whatever it looks like.
-    chosen = Arrays(tmp_path / "t.csv", "id,u", "sample,v").load(CPU)
-    assert chosen.factor_names == ("sample", "v")
+    # Numbers that are named are read, whatever they look like.
+    chosen = Arrays(tmp_path / "t.csv", "id,u", "v").load(CPU)
+    assert chosen.factor_names == ("v",)
     assert chosen.schema.continuous == ("v",)
     assert chosen.schema.value_names == ("id", "u")
-    assert chosen.row_names == ()
+    assert chosen.row_names == tuple(f"S-{n:03}" for n in range(50))
     assert "not read: site" in chosen.notes
+
+
+def test_names_of_rows_are_no_factor_even_if_they_are_asked_for(tmp_path):
+    """One of 397 distinct texts in 400 rows used to become a factor of 397 classes."""
+    samples = np.array([f"S-{n % 397:03}" for n in range(400)])
+    sites, x = (
+        np.where(np.arange(400) % 2, "a", "b"),
+        np.random.default_rng(0).normal(size=(400, 2)),
+    )
+    lines = [f"{a},{b},{u},{v}" for a, b, (u, v) in zip(samples, sites, x, strict=True)]
+    write(tmp_path / "t.csv", "sample,site,u,v", *lines)
+    np.savez(tmp_path / "a.npz", x=x, sample=samples)
+    frame = pandas.DataFrame({"sample": samples, "site": sites})
+    read = {
+        ("site",): [
+            Arrays(tmp_path / "t.csv", factors_key="sample,site").load(CPU),
+            from_array(x, frame)[1],
+            from_array(x, np.stack([samples, sites], 1), ["sample", "site"])[1],
+        ],
+        (): [
+            Arrays(tmp_path / "t.csv", factors_key="sample", ignore="site").load(CPU),
+            Arrays(tmp_path / "a.npz", "x", "sample").load(CPU),
+        ],
+    }
+    left_out = (
+        "sample: 397 different texts in 400 rows: taken as names of the rows, not as a factor"
+    )
+    for names, datasets in read.items():
+        for dataset in datasets:
+            assert dataset.factor_names == names
+            assert dataset.row_names == tuple(samples)
+            assert list(dataset.notes).count(left_out) == 1
 
 
 def test_nearly_distinct_text_is_an_identifier_and_gaps_name_no_rows(tmp_path):

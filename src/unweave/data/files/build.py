@@ -24,6 +24,7 @@ from unweave.data.files.interpretation import (
     Interpretation,
     Layout,
     choose_method,
+    curves_notes,
     group_names,
     interpret,
     interpret_shape,
@@ -39,6 +40,7 @@ from unweave.data.files.rows import (
     blocks,
     describe_missing,
     row_bytes,
+    sample,
 )
 from unweave.data.files.statistics import Scan, find_not_finite, scan
 from unweave.data.files.streaming import StreamedDataset, streaming_notes
@@ -188,6 +190,8 @@ def build_dataset(
     scaling = cached_json([*pass_key, "scaling", method], Scaling, second) if cached else second()
     interpretation = interpret(dtype, values, layout, scaling, value_names)
     described = list(interpretation.notes)
+    if scale is None and method == "standardise":
+        described += curves_notes(sample(rows))
     if first is not None:
         described.append(
             f"{count:,} observations, {len(np.unique(first)):,} distinct: copies are in the same "

@@ -52,7 +52,7 @@ def choose_columns(
         text = file.is_text(name)
         column = file.labels(name) if text or is_identifier_name(name) else None
         if column is not None and column.names_rows:
-            notes.append(f"{column.describe()}: taken as names of the rows, not as a factor")
+            notes.append(column.named_rows_note())
             row_names = row_names or column.row_names
         elif column is not None and text and factors_key is None:
             labels.append(column)
@@ -81,11 +81,12 @@ def choose_columns(
         notes.append(f"not read: {list_some(unread)}")
     table = FactorTable.from_columns(labels, file.count)
     described = {column.describe() for column in labels if not column.continuous}
-    classes = [each for each in labels if len(each.values) and not each.continuous]
+    classes = [each for each in labels if each.name in table.names and not each.continuous]
     notes += [f"{c.describe()} ({_class_list(c)})" for c in classes if c.name in chosen]
     notes += [note for note in table.notes if note not in described]
     return TableColumns(
-        observed, dataclasses.replace(table, row_names=row_names, notes=tuple(notes))
+        observed,
+        dataclasses.replace(table, row_names=row_names or table.row_names, notes=tuple(notes)),
     )
 
 

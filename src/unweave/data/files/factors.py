@@ -63,10 +63,12 @@ class FactorTable:
     def from_columns(cls, columns: Sequence[LabelColumn], count: int) -> FactorTable:
         """Return the table of columns of labels of `count` observations.
 
-        Columns without any label are left out.
+        Columns without any label are left out, and so is text that names the rows.
         """
-        kept = [column for column in columns if len(column.values)]
+        namers = [column for column in columns if column.is_identifier]
+        kept = [column for column in columns if len(column.values) and column not in namers]
         notes = [f"{each.name}: no labels, left out" for each in columns if not len(each.values)]
+        notes += [each.named_rows_note() for each in namers]
         notes += [each.describe() for each in kept if each.continuous or each.missing]
         codes = np.array([each.codes for each in kept], np.int64).reshape(len(kept), count).T
         names, labels = tuple(each.name for each in kept), tuple(each.labels for each in kept)
@@ -82,6 +84,7 @@ class FactorTable:
             labels=labels,
             lattice=lattice,
             continuous=tuple(each.name for each in kept if each.continuous),
+            row_names=next((each.row_names for each in namers), ()),
             notes=tuple(notes),
         )
 

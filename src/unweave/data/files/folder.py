@@ -56,6 +56,7 @@ FileAxes = Literal["channels", "observations"]
 PathText = Annotated[str, BeforeValidator(lambda path: os.fspath(path)), Place()]
 
 DEFAULT_SIZE = (64, 64)
+_LEAST_SIZE, _STEP = 16, 8  # sides that are suggested for small images, which convolutions take
 FITS: dict[Fit, str] = {
     "crop": "are cropped to their centre (fit=crop; fit=pad and fit=stretch keep all of them)",
     "pad": "are padded with bars (fit=pad)",
@@ -296,7 +297,10 @@ def _files(folder: Path) -> list[Path]:
 def _choose_size(
     wanted: int | tuple[int, int] | None, headers: Sequence[Header]
 ) -> tuple[tuple[int, int], list[str]]:
-    """Return the height and width of the observations, and a note if images are resized."""
+    """Return the height and width of the observations, and a note if images are resized.
+
+    If the default size enlarges all images, the note suggests one that does not.
+    """
     sizes = {header.size for header in headers}
     if wanted is None and len(sizes) == 1:
         return sizes.pop(), []
@@ -305,8 +309,14 @@ def _choose_size(
         return size, []
     height, width = next(iter(sizes))
     which = f"{len(sizes)} sizes" if len(sizes) > 1 else f"{height} x {width} pixels"
-    choose = "; choose another with size" if wanted is None else ""
-    return size, [f"the images have {which}: resized to {size[0]} x {size[1]}{choose}"]
+    largest = max(max(each) for each in sizes)
+    choose, to = "; choose another size with data.size", f"{size[0]} x {size[1]}"
+    if largest <= min(size) / 2:
+        least = max(_LEAST_SIZE, -(-largest // _STEP) * _STEP)
+        which += f", of at most {largest} pixels a side" * (len(sizes) > 1)
+        times = f"{size[0] * size[1] / least**2:.2g} times the pixels"
+        choose = f", which takes {times} and adds no detail; data.size={least} trains faster"
+    return size, [f"the images have {which}: resized to {to}{choose * (wanted is None)}"]
 
 
 def _fit_notes(fit: Fit, size: tuple[int, int], headers: Sequence[Header]) -> list[str]:

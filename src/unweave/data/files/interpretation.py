@@ -13,7 +13,7 @@ from torch import Tensor
 
 from unweave.core.hints import count_noun
 from unweave.data.files.rows import Array, Rows
-from unweave.data.files.statistics import Scan, moments, percentiles
+from unweave.data.files.statistics import Scan, moments, neighbours, percentiles
 from unweave.data.scaling import BYTES, Scaling, ScalingMethod
 
 ArrayAxes = Literal["nhwc", "nchw"]
@@ -25,6 +25,7 @@ _LARGE = 20  # absolute values above which networks hardly learn
 _LISTED = 6  # channels or columns whose scaling is listed; of more, only the first two are
 _SPECTRUM = 8  # columns named by numbers from which a table counts as spectra
 _MISSING = (-9, -99, -999, -9999, -99999, -32768)  # usual codes for missing values
+_ROWS = 10  # from which columns are compared
 _MEANINGS: dict[ScalingMethod, str] = {
     "counts": "counts of something",
     "percentile": "intensities",
@@ -201,6 +202,20 @@ def are_spectra(names: Sequence[str]) -> bool:
     numbers = rising_numbers(names) or rising_numbers(names[::-1]) or []
     counted = [n - numbers[0] for n in numbers] == list(range(len(numbers)))
     return len(numbers) >= _SPECTRUM and not (counted and numbers[0] in (0, 1))
+
+
+def curves_notes(values: Array) -> list[str]:
+    """Suggest one scale for all columns of standardised vectors (N, D) that look like curves."""
+    if len(values) < _ROWS or values.shape[1] < _SPECTRUM:
+        return []
+    found = neighbours(values)
+    if not found.are_curves:
+        return []
+    return [
+        f"neighbouring columns are alike (mean correlation {found.correlation:.2f}, distant ones "
+        f"{found.distant:.2f}), as in spectra, time series and other curves: if these share one "
+        "unit, use scale=common; in standardised columns, noise counts as much as signal"
+    ]
 
 
 def _unfit(setting: str, expected: str, dtype: np.dtype[Any], values: Scan) -> str:

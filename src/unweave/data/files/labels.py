@@ -101,6 +101,11 @@ class LabelColumn:
         return different == count and is_identifier_name(self.name)
 
     @property
+    def is_identifier(self) -> bool:
+        """Whether the labels are text that hardly repeats, with more values than classes have."""
+        return self.text and self.names_rows and len(self._unique[0]) > _BINS
+
+    @property
     def row_names(self) -> tuple[str, ...]:
         """The labels as names of the rows; () if some are missing."""
         return () if self.missing else tuple(str(_label(value)) for value in self.values)
@@ -131,6 +136,10 @@ class LabelColumn:
         elif self.continuous:
             what = f"{count_noun(len(self.values), 'number')} from {labels[0]} to {labels[-1]}"
         return f"{self.name}: {what}" + (f", {self.missing:,} missing" if self.missing else "")
+
+    def named_rows_note(self) -> str:
+        """Say that the labels name the rows."""
+        return f"{self.describe()}: taken as names of the rows, not as a factor"
 
     @cached_property
     def _unique(self) -> tuple[Array, Array]:

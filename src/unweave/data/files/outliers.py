@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 from unweave.core.hints import count_noun, one_of
 from unweave.data.dataset import ExtremeValues
 from unweave.data.files.interpretation import Layout, group_names
-from unweave.data.files.rows import BLOCK, Array, Rows, blocks, row_bytes
+from unweave.data.files.rows import Array, Rows, blocks, sample
 from unweave.data.files.statistics import Floats
 from unweave.data.files.tables import join_columns
 from unweave.data.scaling import Scaling
@@ -17,7 +17,6 @@ from unweave.data.scaling import Scaling
 _FACTOR = 100  # a gap between deviations that leaves the smaller ones in a hundredth of the range
 _SHARE = 100  # extreme values are in at most one of this many rows
 _MOST = 100  # and in at most this many rows
-_SAMPLE = 1001  # rows whose medians are taken as those of all
 _LEAST = 10  # rows of the sample that have to deviate from the median to judge by
 _REPEATS = 3  # times that a value has to repeat to be extreme in any number of rows
 _PIXELS = 1000  # in images, in which single pixels saturate, at least one of so many values
@@ -87,8 +86,7 @@ class _Search:
         self.common = scaling.method not in ("standardise", "percentile")  # one scale for all
         count = rows.shape[0]
         self.most = min(_MOST, max(1, count // _SHARE))  # rows that may be extreme
-        size = min(count, _SAMPLE, max(_LEAST, BLOCK // max(1, row_bytes(rows))))
-        self.sample = self._values(rows.take(np.linspace(0, count - 1, size).astype(np.int64)))
+        self.sample = self._values(sample(rows))
         self.centre = np.median(self.sample, axis=0)
 
     def find(self) -> Extremes:

@@ -22,6 +22,7 @@ from unweave.core.hints import count_noun
 Array = NDArray[Any]
 
 BLOCK = 2**24  # bytes read at once in a pass over a whole array
+_SAMPLE = BLOCK  # bytes of a sample of rows
 MOST = 2**30  # bytes of observations that are loaded into memory; larger datasets are streamed
 # Errors of damaged files; NumPy, h5py and pyarrow, whose own errors these include, raise them too.
 UNREADABLE = (OSError, EOFError, ValueError, RuntimeError, LookupError, TypeError, struct.error,
@@ -74,6 +75,13 @@ def blocks(rows: Rows) -> Iterator[tuple[int, Array]]:
     size = -(-size // rows.grain) * rows.grain
     for start in range(0, rows.shape[0], size):
         yield start, rows.read(start, min(start + size, rows.shape[0]))
+
+
+def sample(rows: Rows, most: int = 1001, least: int = 10) -> Array:
+    """Take rows at equal distances: at most 1,001, or fewer of some megabytes, but ten."""
+    count = rows.shape[0]
+    size = min(count, most, max(least, _SAMPLE // max(1, row_bytes(rows))))
+    return rows.take(np.linspace(0, count - 1, size).astype(np.int64))
 
 
 @final

@@ -12,6 +12,8 @@ from unweave.data.files.rows import Array, Rows, blocks
 Floats = NDArray[np.float64]
 View = Callable[[Array], Array]  # of rows (n, ...), as values (n, groups, values) in `moments`
 
+_SMOOTH = 0.55  # autocorrelation above which rows may be curves
+_NEARER = 0.2  # by which neighbouring columns of curves are more correlated than distant ones
 _HISTOGRAM = 2**24  # counters in memory at once
 
 
@@ -93,6 +95,42 @@ def moments(rows: Rows, view: View) -> tuple[list[float], list[float]]:
     constant = low == high
     stddev = np.where(constant, 0.0, np.sqrt(squares / count))
     return np.where(constant, low, mean).tolist(), stddev.tolist()
+
+
+class Neighbours(NamedTuple):
+    """How alike the columns of vectors are if they are neighbours, and if they are not."""
+
+    smoothness: float  # lag-1 autocorrelation of centred rows, in which large columns count most
+    correlation: float  # mean of neighbouring columns
+    distant: float  # mean size of the correlation of columns half of all columns apart
+
+    @property
+    def are_curves(self) -> bool:
+        """Whether rows look like samples of smooth curves."""
+        return self.smoothness > _SMOOTH and self.correlation > self.distant + _NEARER
+
+
+def neighbours(values: Array) -> Neighbours:
+    """Correlate the neighbouring columns of vectors (N, D), without constant columns.
+
+    >>> grid, shift = np.linspace(0, 9, 40), np.linspace(0, 6, 30)[:, None]
+    >>> neighbours(np.sin(grid + shift)).are_curves
+    True
+    """
+    centred = values.astype(np.float64) - values.mean(0, dtype=np.float64)
+    centred = centred[:, values.max(0) > values.min(0)]
+    columns = centred.shape[1]
+    if columns < 2:
+        return Neighbours(0.0, 0.0, 0.0)
+    variance = np.square(centred).mean(0)
+    near = (centred[:, 1:] * centred[:, :-1]).mean(0)
+    far = (centred * np.roll(centred, columns // 2, 1)).mean(0)
+    stddev = np.sqrt(variance)
+    return Neighbours(
+        float(2 * near.sum() / (variance[1:] + variance[:-1]).sum()),
+        float((near / (stddev[1:] * stddev[:-1])).mean()),
+        float(np.abs(far / (stddev * np.roll(stddev, columns // 2))).mean()),
+    )
 
 
 def percentiles(rows: Rows, view: View, share: float) -> tuple[list[float], list[float]]:
