@@ -7,8 +7,10 @@ import pytest
 import torch
 
 import unweave as uw
+from datasets import CPU, SMALL, small_run
 from few_draws import few_draws
 from report_pages import Page
+from stopping import Stops
 from unweave.data import Schema, from_array
 from unweave.data.random_split import split_rows
 from unweave.data.scaling import Scaling
@@ -21,6 +23,8 @@ from unweave.report.charts import Panel
 from unweave.report.text import number
 from unweave.report.vectors import Vectors
 from unweave.report.verdict import explainable, verdict
+from unweave.training import TrainingInterrupted, train
+from unweave.training.store import RunFolder, Store
 
 pytestmark = [
     pytest.mark.filterwarnings("ignore::unweave.metrics.FewRowsWarning"),
@@ -56,6 +60,34 @@ def sprites():
     data = uw.Shapes2D(side=16, shapes=("square", "heart"), scales=2, orientations=1, positions=6)
     with few_draws():
         return analysis.analyse(fitted(data, 1.0), 144)
+
+
+def test_a_run_that_was_stopped_is_said_to_be(unweave, tmp_path):
+    """Its report claimed all of its steps, and advised to train longer instead of resuming."""
+    store, run = Store(tmp_path), small_run(steps=20)
+    with pytest.raises(TrainingInterrupted):
+        train([run], SMALL.load(CPU), store, Stops(10))
+    model = uw.load(store.folder(run).path)
+    assert model.progress == "stopped at step 10 of 20"
+    page = uw.write_report(model, tmp_path / "report.html", rows=100).read_text()
+    facts = page.partition('class="facts"')[2].partition("</p>")[0]
+    assert "stopped at step 10 of 20, with" in facts
+    assert "20 steps" not in facts
+    found = verdict(analysis.analyse(model, 100)).sentences[0]
+    assert found == (
+        "This page shows a run that stopped at step 10 of 20; the same `unweave train` command "
+        "resumes it."
+    )
+    code, out, _ = unweave("evaluate", model.folder, "--metrics", "mig", "--rows", 100)
+    assert (code, f"run {run.digest}: stopped at step 10 of 20" in " ".join(out.split())) == (
+        0,
+        True,
+    )
+    with RunFolder(model.folder).lock():
+        assert model.progress == "was still training at step 10 of 20"
+    train([run], SMALL.load(CPU), store)
+    assert uw.load(model.folder).progress == ""
+    assert "stopped" not in unweave("evaluate", model.folder, "--metrics", "mig", "--rows", 100)[1]
 
 
 def test_explained_is_r2_on_observations_that_were_held_out(waves):

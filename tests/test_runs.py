@@ -12,9 +12,14 @@ import unweave as uw
 from datasets import CPU, SMALL
 from stored_files import stored_scores, write_worker
 from unweave.cli.run_list import ListedRun, find_names, runs_table
+from unweave.core.text import number_text
 from unweave.evaluation.compare import compared_folder
 from unweave.evaluation.comparison import ComparedRun
-from unweave.explorer.run_data import curves, own_scores
+from unweave.explorer.run_data import curves, own_scores, run_data
+from unweave.report.analysis import analyse
+from unweave.report.figures import log_curves
+from unweave.report.summary import tiles
+from unweave.report.text import number
 from unweave.training.final_terms import end_of, ends_collapsed, final_terms
 from unweave.training.records import write_record
 from unweave.training.run import Run
@@ -304,6 +309,29 @@ def test_one_noisy_row_at_the_end_changes_no_order_of_runs(unweave, tmp_path):
         folder.write_log(rows)
     _, shown, _ = unweave("runs", "--store", str(tmp_path), "--sort", "distortion", "--json")
     assert [run["terms"]["distortion"] for run in json.loads(shown)] == pytest.approx([9.2, 10.0])
+
+
+def test_every_place_shows_the_same_value_of_a_term(unweave, tmp_path):
+    """The curves of reports, the explorer and notebooks showed the last row of the log."""
+    model = uw.fit(SMALL, network=uw.MLP((8,)), batch_size=16, steps=40, store=tmp_path,
+                   progress=False)  # fmt: skip
+    folder = RunFolder(model.folder)
+    noisy = [{**row, "distortion": 100.0} for row in folder.read_log()]
+    noisy[-1]["distortion"] = 140.0
+    folder.write_log(noisy)
+    end = final_terms(noisy)["distortion"]
+    assert 100 < end < 140
+    model = uw.load(folder.path)
+    (listed,) = json.loads(unweave("runs", "--store", tmp_path, "--json")[1])
+    assert listed["terms"]["distortion"] == pytest.approx(end)
+    assert run_data(folder.path).final["distortion"] == pytest.approx(end, rel=1e-5)
+    assert run_data(model).final == run_data(folder.path).final
+    found = analyse(model, 100)
+    (curve,) = (each for each in log_curves(found) if each.title == "distortion")
+    (tile,) = (each for each in tiles(found) if each.label == "distortion")
+    assert (curve.remark.split()[0], tile.value) == (number(end), number(end))
+    assert f"distortion {number_text(end)}" in model._repr_html_()
+    assert f"distortion {end:.2f}" in repr(model)
 
 
 def test_terms_of_a_collapsed_run_are_means_too():

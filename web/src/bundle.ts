@@ -39,6 +39,8 @@ export interface RunData {
   scores: Record<string, number>;
   log: Curves;
   measures: Curves;
+  /** The mean of each term of the log over the end of training. */
+  final: Record<string, number | null>;
   /** Whether there is a model to open. */
   explorable: boolean;
   /** Why there is none: the end of a sentence that begins with the name of the run. */

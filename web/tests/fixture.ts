@@ -177,6 +177,7 @@ export function runData(id: string, part: Partial<RunData> = {}): RunData {
     scores: {},
     log: empty,
     measures: empty,
+    final: {},
     explorable: true,
     reason: "",
     ...part,

@@ -24,7 +24,8 @@ function run(
 ): RunData {
   const log = { step: [0, 10, 20], terms: { rate: [1, null, 3] } };
   const measures = { step: [20], terms: { "validation/r2": [0.5] } };
-  return runData(id, { settings, scores, log, measures, step: 20, steps: 20 });
+  const final = { rate: 2.5 };
+  return runData(id, { settings, scores, log, measures, final, step: 20, steps: 20 });
 }
 
 const RUNS = [
@@ -182,7 +183,7 @@ describe("columns", () => {
       "rate (nats)",
       "",
     ]);
-    expect([columns.get("rate")!.value(RUNS[0]!), columns.get("sap")!.name]).toEqual([3, "sap"]);
+    expect([columns.get("rate")!.value(RUNS[0]!), columns.get("sap")!.name]).toEqual([2.5, "sap"]);
     expect(
       ["objective.beta.start", "optimiser.lr", "latent.size", "batch_size", "data"].map(
         settingName,

@@ -59,8 +59,8 @@ def runs_command(
 
     Runs whose latent variables are all off (a rate of about 0 nats) are marked. Scores are those
     on the split that a run was trained on. Terms, such as terms/total_correlation, are what the
-    objective estimates from batches; metrics, such as metrics/total_correlation, are what `unweave
-    train --measure` measured last.
+    objective estimates from training batches, averaged over the end of training; metrics, such as
+    metrics/total_correlation, are what `unweave train --measure` measured last.
 
     Examples:
 

@@ -162,6 +162,8 @@ def evaluation_notes(
         if model.split != trained_on:
             split += f" (trained on {_split_text(trained_on)})"
         lines.append(f"measured on {min(rows, model.dataset.size):,} observations of {split}")
+        if model.progress:
+            lines.append(f"run {labels[model.folder]}: {model.progress}")
         if bound := scores[labels[model.folder]].get(LIKELIHOOD):
             count, particles = bound.details["observations"], bound.details["particles"]
             lines.append(

@@ -200,6 +200,8 @@ def print_outcomes(outcomes: list[Outcome], store: Store, datasets: Datasets) ->
             rows.append([files.disk.name(folder.path), *objective, str(run.seed), *terms, *shown])
     if rows:
         out.print_table(["folder", *what, "seed", "distortion", "rate", *held_out], rows)
+    if rows:
+        out.print("distortion, rate: means over training batches at the end of training")
     if validated:
         out.print(
             "held-out: loss (distortion + rate) on the validation split; R^2: share of its "

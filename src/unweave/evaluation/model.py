@@ -36,6 +36,7 @@ from unweave.objectives import Nets, importance_bound
 from unweave.training import Outcome
 from unweave.training.final_terms import final_terms
 from unweave.training.model_file import write_model
+from unweave.training.run_files import RunFiles
 
 Array = NDArray[np.float32]
 # An array, the path of a file or folder, or a dataset, such as `FittedModel.open` returns.
@@ -108,6 +109,17 @@ class FittedModel:
     def step(self) -> int:
         """The step that the weights are of."""
         return int(self.log[-1]["step"]) if self.log else 0
+
+    @property
+    def progress(self) -> str:
+        """How far a run that is not finished got, as in "stopped at step 4,640 of 8,000", or ""."""
+        if not self.step or self.step >= self.run.steps:
+            return ""
+        status = RunFiles(self.folder).status if self.folder else "stopped"
+        did = {"running": "was still training at", "failed": "failed after"}.get(
+            status, "stopped at"
+        )
+        return f"{did} step {self.step:,} of {self.run.steps:,}"
 
     def save(self, path: str | Path) -> None:
         """Write the model to one file that `load` reads: settings, weights and log, not the data.

@@ -14,6 +14,7 @@ from PIL import Image
 from unweave.core.hints import count_noun
 from unweave.core.html import html_table, sparkline
 from unweave.core.text import number_text, visible
+from unweave.training.final_terms import final_terms
 from unweave.training.run_text import data_name, latent_text
 from unweave.training.step import LOSS
 
@@ -44,11 +45,12 @@ def model_html(model: FittedModel) -> Markup:
 
 def _curves(model: FittedModel) -> Markup:
     names = [name for name in (model.log[0] if model.log else {}) if name != "step"]
+    ends = final_terms(model.log)
     form = Markup('<span style="display:inline-block;margin:6px 18px 0 0">{} {}<br>{}</span>')
     drawn = []
     for name in sorted(names, key=lambda name: name != LOSS)[:_CURVES]:
         values = [row[name] for row in model.log if name in row]
-        end = number_text(values[-1])
+        end = number_text(ends.get(name, values[-1]))
         drawn.append(form.format(name.replace("_", " "), end, sparkline(values)))
     return Markup("").join(drawn)
 

@@ -92,6 +92,7 @@ def unfinished_note(
     """
 
     def find(outcome: Outcome) -> Unfinished | None:
-        return unfinished(outcome.measures)
+        found = unfinished(outcome.measures)
+        return found if found and outcome.log_end[-1]["step"] >= outcome.run.steps else None
 
     return note_on_runs(outcomes, find, "should have more steps", describe)

@@ -12,7 +12,7 @@ import gzip
 import json
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Literal
 
 import numpy as np
@@ -59,6 +59,7 @@ class RunData:
     measures: Curves
     explorable: bool  # whether there is a model to open
     reason: str = ""  # why there is none
+    final: Mapping[str, float | None] = field(default_factory=dict)  # mean end of each log term
 
 
 @dataclass(frozen=True)

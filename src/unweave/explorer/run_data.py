@@ -16,6 +16,7 @@ from unweave.evaluation.model import FittedModel
 from unweave.explorer.contents import Curves, RunData, Setting, State, TermLabel
 from unweave.explorer.paths import without_paths
 from unweave.report.text import cut, is_aggregate, measured_title, metric_title
+from unweave.training.final_terms import final_terms, mean_terms
 from unweave.training.flat_settings import differing, flatten, value_text
 from unweave.training.grouping import without_places
 from unweave.training.run import Run
@@ -75,6 +76,7 @@ def _of_folder(path: Path, rows: int) -> RunData:
         measures=curves(folder.read_measures(most=rows)),
         explorable=not reason,
         reason=reason,
+        final=_ends(mean_terms(folder.read_log_end())),
     )
 
 
@@ -129,6 +131,7 @@ def _of_model(model: FittedModel, rows: int) -> RunData:
         log=curves(model.log, rows),
         measures=curves(model.measures, rows),
         explorable=True,
+        final=_ends(final_terms(model.log)),
     )
 
 
@@ -173,6 +176,10 @@ def _flat(row: Row) -> Row:
 def _rounded(value: object) -> float | None:
     number = float(value) if isinstance(value, (int, float)) else math.nan
     return float(f"{number:.{_DIGITS}g}") if _is_drawable(number) else None
+
+
+def _ends(terms: Row) -> dict[str, float | None]:
+    return {name: _rounded(value) for name, value in terms.items()}
 
 
 def _is_drawable(number: float) -> bool:

@@ -24,6 +24,7 @@ from unweave.report.charts import (
     ticks,
 )
 from unweave.report.text import cut, is_aggregate, measured_title, number, short, symbol, words
+from unweave.training.final_terms import final_terms
 from unweave.training.step import LOSS
 
 Floats = NDArray[np.float64]
@@ -41,9 +42,11 @@ _LEAST_SHARE = 0.03  # of a factor, below which a second variable is not drawn
 def log_curves(analysis: Analysis) -> list[Panel]:
     """Plot the loss, every logged term, unweighted, and every scheduled weight over the steps.
 
-    The held-out loss is drawn beside the terms, as far as it was measured.
+    The number of a term is its mean over the end of training. The held-out loss is drawn beside the
+    terms, as far as it was measured.
     """
     log, run = analysis.model.log, analysis.model.run
+    end = final_terms(log)
     names = [name for name in (log[0] if log else {}) if name != "step"]
     without_unit = (LOSS, *run.objective.not_in_nats)
     held_out = [
@@ -52,7 +55,7 @@ def log_curves(analysis: Analysis) -> list[Panel]:
         if "validation" in row and None not in row["validation"].values()
     ]
     panels = [
-        _curve(name, log, "" if name in without_unit else "nats", held_out)
+        _curve(name, log, "" if name in without_unit else "nats", held_out, end=end.get(name))
         for name in sorted(names, key=lambda name: name != LOSS)
     ]
     panels += [_curve("r2", held_out, "held-out")] if held_out else []
@@ -89,7 +92,9 @@ def _curve(
     unit: str,
     held_out: Sequence[dict[str, Any]] = (),
     title: str = "",
+    end: float | None = None,
 ) -> Panel:
+    """Plot a term with a number, `end` or its last value."""
     title = title or words(name)
     rows = [row for row in log if name in row]
     steps, values = [row["step"] for row in rows], [row[name] for row in rows]
@@ -98,7 +103,8 @@ def _curve(
     span = *settled_span(values), *late
     plot = Plot((0, max(steps[-1], 1) * 1.02), (min(span), max(span)))
     marks = [plot.line(steps, values, "a"), plot.dots(steps[-1:], values[-1:], "a")]
-    remark = Markup("{} <small>{}</small>").format(number(values[-1]), unit)
+    last = values[-1] if end is None else end
+    remark = Markup("{} <small>{}</small>").format(number(last), unit)
     if others:
         there = [row["step"] for row in others], [row[name] for row in others]
         marks += [plot.line(*there, "b"), plot.dots(there[0][-1:], there[1][-1:], "b")]

@@ -121,6 +121,7 @@ def _charts(analysis: Analysis) -> dict[str, Any]:
     return {
         "curves": figures.log_curves(analysis),
         "measured": figures.measured_curves(analysis),
+        "held_out": any("validation" in row for row in analysis.model.measures),
         "scheduled": bool(figures.scheduled_weights(analysis)),
         "marginals": figures.marginals(analysis),
         "responses": figures.responses(analysis),

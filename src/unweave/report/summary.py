@@ -62,7 +62,9 @@ def tiles(analysis: Analysis) -> list[Tile]:
     summary, log = analysis.summary, analysis.model.log
     tiles = []
     if "distortion" in (end := final_terms(log)):
-        tiles.append(Tile("distortion", number(end["distortion"]), "nats", "−log p(x|z)"))
+        tiles.append(
+            Tile("distortion", number(end["distortion"]), "nats", "−log p(x|z), end of training")
+        )
     information = Markup("I(<var>x</var>; <var>z</var>)")
     exact = len(analysis.table) == analysis.model.dataset.size
     return [

@@ -54,7 +54,11 @@ def verdict(analysis: Analysis) -> Verdict:
         sentences.insert(0, escape(first.replace("R^2", "R²")))
     elif over := overfit(analysis.model.log, analysis.model.measures):
         sentences.insert(0, escape(f"The {over}."))
-    if not extremes and (early := unfinished(analysis.model.measures)):
+    if progress := analysis.model.progress:
+        stopped = progress.startswith("stopped") and analysis.model.folder is not None
+        resumes = "; the same `unweave train` command resumes it" if stopped else ""
+        sentences.insert(0, escape(f"This page shows a run that {progress}{resumes}."))
+    elif not extremes and (early := unfinished(analysis.model.measures)):
         model = analysis.model
         stored = RunFolder(model.folder) if model.folder else None
         text = early.describe_stored(model.run, stored, model.dataset) if stored else str(early)

@@ -8,7 +8,7 @@ export type Value = Setting | undefined;
 export interface Column extends TermLabel {
   /** "name", "state", "step", the dotted name of a setting, or the name of a term or a score. */
   key: string;
-  /** A "final" value is the last one of a curve. */
+  /** A "final" value is the mean of a term over the end of training, or was measured last. */
   kind: "about" | "setting" | "final" | "score";
   /** Whether it tells runs apart. */
   differs: boolean;
@@ -69,14 +69,14 @@ function measures(runs: readonly RunData[], terms: Terms): Column[] {
   return [
     ...ends
       .filter((key) => !scores.includes(key))
-      .map((key) => column(key, "final", (run) => lastOf(run, key))),
+      .map((key) => column(key, "final", (run) => endOf(run, key))),
     ...scores.map((key) => column(key, "score", (run) => own(run.scores, key))),
   ];
 }
 
-/** The last value of a curve. */
-function lastOf({ log, measures }: RunData, key: string): Value {
-  return (own(log.terms, key) ?? own(measures.terms, key))?.findLast((value) => value !== null);
+/** The mean of a term over the end of training, or else the last value that was measured. */
+function endOf({ final, measures }: RunData, key: string): Value {
+  return own(final, key) ?? own(measures.terms, key)?.findLast((value) => value !== null);
 }
 
 function names(runs: readonly RunData[], part: (run: RunData) => object): string[] {
