@@ -158,7 +158,7 @@ def test_unknown_names_are_suggested(unweave, arguments, message):
     assert message in " ".join(err.split())
 
 
-def test_of_the_protocols_of_all_metrics_only_the_nearest_are_named(unweave):
+def test_an_unknown_protocol_names_only_the_nearest(unweave):
     _, _, err = unweave("evaluate", "3f2a", "--metrics", "mig/locatello")
     assert 1 <= len(set(re.findall(r"\w+/\w+", err)) - {"mig/locatello"}) <= 5
 

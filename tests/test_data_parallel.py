@@ -91,7 +91,7 @@ def launched(monkeypatch):
     monkeypatch.setenv("TORCHELASTIC_RUN_ID", "test")
 
 
-def test_torchrun_repeats_signals_to_no_effect(launched, capsys):
+def test_signals_that_torchrun_repeats_have_no_effect(launched, capsys):
     before = signal.signal(signal.SIGINT, signal.default_int_handler)  # also in the background
     with Interrupt() as interrupt:
         for _ in range(2):

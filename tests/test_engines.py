@@ -121,7 +121,7 @@ def test_a_ray_cluster_that_cannot_be_reached_is_one_line(tmp_path, monkeypatch)
     assert not Store(tmp_path).folders()
 
 
-def test_ray_without_what_a_task_needs_says_so(tmp_path):
+def test_ray_without_the_resources_of_a_task_raises_a_clear_error(tmp_path):
     with pytest.raises(ValueError, match="no machine of the Ray cluster has 0 GPUs and 999 cores"):
         train_on(uw.Ray(cpus=999), tmp_path)
 
@@ -166,7 +166,9 @@ def test_engines_train_in_object_storage(engine, bucket, tmp_path):
     assert found == {f"study/{name}": each for name, each in expected.items()}
 
 
-def test_what_ray_workers_lack_is_one_line_before_any_work(tmp_path, monkeypatch):
+def test_ray_workers_without_the_store_or_of_another_version_raise_one_line_before_any_work(
+    tmp_path, monkeypatch
+):
     with monkeypatch.context() as patch:
         patch.setattr("unweave.executors.driver._create_folders", lambda tasks: None)
         with pytest.raises(ValueError, match="the workers cannot see the store: there is no"):

@@ -75,7 +75,7 @@ def test_a_probe_that_fails_ends_the_command_before_any_work(tmp_path, monkeypat
     assert not on.pools[0].submitted
 
 
-def test_what_other_processes_cannot_do_is_refused(tmp_path):
+def test_data_in_memory_and_runs_without_a_store_are_refused_by_other_processes(tmp_path):
     images = np.zeros((60, 8, 8), np.uint8)
     with pytest.raises(ValueError, match="data in memory cannot be read by other processes"):
         uw.fit(images, store=tmp_path, steps=5, on=Fake(), progress=False)
@@ -93,7 +93,9 @@ def test_what_other_processes_cannot_do_is_refused(tmp_path):
         ("slurm", r"--on slurm needs submitit: pip install 'unweave\[slurm\]'"),
     ],
 )
-def test_what_cannot_train_is_one_line_before_any_work(text, error, unweave, monkeypatch, tmp_path):
+def test_an_executor_that_cannot_train_raises_one_line_before_any_work(
+    text, error, unweave, monkeypatch, tmp_path
+):
     monkeypatch.setitem(sys.modules, "ray", None)
     monkeypatch.setitem(sys.modules, "submitit", None)
     monkeypatch.chdir(tmp_path)

@@ -112,7 +112,7 @@ def test_a_file_is_small_and_says_nothing_of_where_it_came_from():
     assert content == export_decoder(model)
 
 
-def test_an_export_leaves_the_model_as_it_was():
+def test_an_export_does_not_change_the_model():
     array = images(1, 64, 64)
     model = untrained(array, network=uw.Kim2018(), latent=uw.Gaussian(2))
     before = model.encode(array)

@@ -157,7 +157,7 @@ def test_other_methods_are_refused(server, method):
                                     "/model/..%2f..%2fetc%2fpasswd", "/manifest/", "/index.html",
                                     "/model/3F2A", "/model/3f2a%00", "manifest",
                                     "/favicon.ico", "/model//3f2a", "\\", "/MANIFEST"])  # fmt: skip
-def test_nothing_else_is_there(server, target):
+def test_other_addresses_are_not_found(server, target):
     status, _, body = ask(server, target)
     assert status == 404
     assert json.loads(body) == {"error": "there is nothing at this address"}

@@ -114,7 +114,7 @@ def test_a_shared_page_has_the_models_and_the_same_bytes_every_time(models, tmp_
     assert (tmp_path / "b.html").read_bytes() == place.read_bytes()
 
 
-def test_several_models_are_told_apart(models, quick, tmp_path):
+def test_several_models_have_distinct_names(models, quick, tmp_path):
     page = Page(uw.share(models, tmp_path / "page.html", title="<b>").read_bytes())
     assert page.manifest["title"] == "<b>"
     for model, run in zip(models, page.manifest["runs"], strict=True):
@@ -155,7 +155,7 @@ def test_a_run_whose_folder_has_another_name_is_shared(models, quick, tmp_path):
     assert json.loads(gzip.decompress(page.bundle(digest)))[0] == digest
 
 
-def test_what_cannot_be_shared_is_refused_and_nothing_is_written(models, quick, tmp_path):
+def test_models_that_cannot_be_shared_are_refused_and_nothing_is_written(models, quick, tmp_path):
     place = tmp_path / "page.html"
     with pytest.raises(ValueError, match="at least one model"):
         uw.share([], place)

@@ -102,7 +102,7 @@ def test_only_unfinished_files_of_the_name_are_deleted(tmp_path):
     assert list(tmp_path.iterdir()) == [tmp_path / "a"]
 
 
-def test_nothing_writes_files_around_the_layer():
+def test_only_the_file_layer_writes_files():
     mirror = SOURCE / "training/remote_stores.py"  # copies of objects, which are put whole
     log = SOURCE / "executors/worker.py"  # what a worker prints
     others = {*SOURCE.rglob("*.py")} - {Path(files.__file__), mirror, log}

@@ -224,7 +224,7 @@ def test_gradients_reach_the_conditional_probabilities():
     ],
     ids=str,
 )
-def test_what_a_block_cannot_depend_on_is_refused(blocks, message):
+def test_impossible_dependences_of_blocks_are_refused(blocks, message):
     with pytest.raises(ValueError, match=message):
         uw.Product(**blocks)
 

@@ -211,7 +211,7 @@ def test_student_rates_of_wide_posteriors_keep_their_digits(df, scale):
     "block",
     [uw.Gaussian(2), uw.StudentT(2), uw.Sparse(2), uw.Laplace(2)],
 )
-def test_a_point_is_infinitely_far_from_a_density(block):
+def test_a_posterior_without_width_has_infinite_kl(block):
     mean = torch.tensor([0.0, 1.5])
     assert torch.equal(block.kl(mean, 0.0), torch.full((2,), torch.inf))
 

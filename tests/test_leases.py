@@ -200,7 +200,7 @@ def test_the_lease_of_a_killed_process_is_taken_at_once(tmp_path):
     assert tree(tmp_path) == {"run": None}
 
 
-def test_processes_are_told_apart():
+def test_a_process_is_identified_by_its_number_and_start():
     here = this_process()
     assert Process.parse(str(here)) == here
     assert has_ended(here) is False

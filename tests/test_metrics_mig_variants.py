@@ -113,7 +113,7 @@ def test_modularity_by_loops(base, dead):
     assert list(score.parts.values()) == pytest.approx(each, abs=1e-9)
 
 
-def test_what_each_is_blind_to():
+def test_mig_and_mig_sup_are_blind_to_different_faults():
     """A factor in two codes, and a code of two factors."""
     factors = lattice((4, 5), repeats=3)
     a, b = factors.T * 1.0

@@ -148,7 +148,7 @@ def test_functions_of_this_package_stand_for_their_protocols():
         evaluate(bare, metrics=[needs_scales])
 
 
-def test_what_is_no_metric_is_refused():
+def test_values_that_are_not_metrics_are_refused():
     with pytest.raises(TypeError, match="a metric as a name, a function or a Metric, got 3"):
         evaluate(BASE, metrics=[3])
 

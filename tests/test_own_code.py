@@ -115,7 +115,7 @@ def test_an_import_in_a_function_counts_before_it_is_executed(hash_of):
     assert hash_of(files | {"later.py": SCALE.replace("2 * x", "3 * x")}) != before
 
 
-def test_what_the_part_does_not_reach_does_not_count(hash_of):
+def test_code_that_a_part_does_not_reach_is_not_hashed(hash_of):
     used = PART.replace("return {}", "model = scale(x)\n        return model")
     head = "from helper import scale\nimport plots\n"
     script = "\nmodel = plots.draw(Part().loss(1))\n"

@@ -66,7 +66,7 @@ def test_many_small_groups_have_the_interval_of_their_pooled_variance():
     assert (found.high - found.low) / 2 == pytest.approx(half, rel=0.06)
 
 
-def test_what_cannot_vary_has_no_interval():
+def test_a_single_value_has_no_interval():
     nothing = np.array([np.nan])
     assert np.isnan(difference_of_means(np.ones(3), nothing)).all()
     assert np.isnan(resampled_interval(math.nan, nothing, 3)).all()

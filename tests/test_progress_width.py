@@ -88,7 +88,7 @@ def test_large_numbers_fit(width):
     assert "loss -12345.67" in lines_of(console)[-1]
 
 
-def test_what_fits_is_taken_in_order():
+def test_parts_of_a_line_are_dropped_in_order_until_it_fits():
     for width in range(24, 130):
         found = fit_line("name of a run", ["1/2", "0:00:01", "loss 1.00"], ["a 1", "b 2"], width)
         line = f"{found.name} {'-' * found.bar} {found.texts}".strip()

@@ -184,7 +184,7 @@ def test_the_rule_of_chance_is_said_once_and_decides_what_is_blue(lattice):
     assert page.source.count('class="factor weak"') == starts * (len(found.shown) - blue)
 
 
-def test_one_reason_of_all_scores_is_said_once_and_counts_are_explained(lattice):
+def test_a_reason_shared_by_all_scores_is_stated_once_and_counts_are_explained(lattice):
     found = analysed(lattice)
     one = {
         key: dataclasses.replace(score, details={"factors left out": ["shape", "scale", "x"]})

@@ -93,7 +93,7 @@ def test_runs_of_another_process_are_left_to_it_and_waited_for(tmp_path, impatie
     assert order.notes == [f"waiting for {len(left)} runs that other processes train"]
 
 
-def test_what_another_process_has_trained_is_read(tmp_path, impatient):
+def test_runs_that_another_process_trained_are_read(tmp_path, impatient):
     """While this one waits, the other ends its runs."""
     runs = [small_run(steps=5, seed=seed) for seed in range(2)]
     there = tmp_path / "there"

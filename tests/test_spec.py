@@ -209,7 +209,7 @@ def test_messages_name_fields_and_not_the_insides_of_the_library(make, message):
     assert "constrained" not in str(caught.value)
 
 
-def test_a_schedule_that_outlasts_the_run_is_said_so():
+def test_a_schedule_that_outlasts_the_run_is_noted():
     run = Run(objective=uw.BetaVAE(beta=uw.Linear(steps=1000)), steps=100)
     assert run.notes == ("note: beta goes from 0 to 1 over 1,000 steps, but the run has only 100",)
     assert Run(steps=100).notes == ()

@@ -164,7 +164,7 @@ def test_the_command_prints_tables_json_and_a_page(store, unweave, tmp_path_fact
     assert "--overwrite" in err
 
 
-def test_it_repeats_until_all_runs_are_done(store, unweave, monkeypatch, tmp_path_factory):
+def test_status_repeats_until_all_runs_are_done(store, unweave, monkeypatch, tmp_path_factory):
     naps = []
 
     def nap(seconds):

@@ -172,7 +172,7 @@ def test_mistakes_of_an_objective_are_caught(objective, law):
         check_objective(objective)
 
 
-def test_a_neutral_point_that_is_none_is_caught():
+def test_a_wrong_neutral_point_is_caught():
     with pytest.raises(AssertionError, match="must be the negative ELBO"):
         check_objective(Doubled(), neutral=Doubled())
 

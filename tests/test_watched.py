@@ -30,7 +30,7 @@ NOT_ALLOWED = {
 
 
 @pytest.mark.parametrize("name", NOT_ALLOWED)
-def test_what_is_not_allowed_is_noticed(tmp_path, name):
+def test_forbidden_calls_are_noticed(tmp_path, name):
     place = tmp_path / "own"
     place.mkdir()
     with watch(place) as found:
@@ -46,7 +46,7 @@ def test_an_input_that_does_not_end_is_stopped(tmp_path, monkeypatch):
     assert "took more than" in found[0]
 
 
-def test_what_is_allowed_is_not_noted(tmp_path):
+def test_allowed_calls_are_not_noticed(tmp_path):
     with watch(tmp_path) as found:
         (tmp_path / "a").write_bytes(bytes(np.ones(3, np.uint8)))
         (tmp_path / "a").rename(tmp_path / "b")
