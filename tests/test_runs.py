@@ -19,7 +19,7 @@ from unweave.explorer.run_data import curves, own_scores, run_data
 from unweave.report.analysis import analyse
 from unweave.report.figures import log_curves
 from unweave.report.summary import tiles
-from unweave.report.text import number
+from unweave.report.text import number as in_reports
 from unweave.training.final_terms import end_of, ends_collapsed, final_terms
 from unweave.training.records import write_record
 from unweave.training.run import Run
@@ -329,7 +329,7 @@ def test_every_place_shows_the_same_value_of_a_term(unweave, tmp_path):
     found = analyse(model, 100)
     (curve,) = (each for each in log_curves(found) if each.title == "distortion")
     (tile,) = (each for each in tiles(found) if each.label == "distortion")
-    assert (curve.remark.split()[0], tile.value) == (number(end), number(end))
+    assert (curve.remark.split()[0], tile.value) == (in_reports(end),) * 2
     assert f"distortion {number_text(end)}" in model._repr_html_()
     assert f"distortion {end:.2f}" in repr(model)
 

@@ -116,10 +116,8 @@ class FittedModel:
         if not self.step or self.step >= self.run.steps:
             return ""
         status = RunFiles(self.folder).status if self.folder else "stopped"
-        did = {"running": "was still training at", "failed": "failed after"}.get(
-            status, "stopped at"
-        )
-        return f"{did} step {self.step:,} of {self.run.steps:,}"
+        did = {"running": "was still training at", "failed": "failed after"}
+        return f"{did.get(status, 'stopped at')} step {self.step:,} of {self.run.steps:,}"
 
     def save(self, path: str | Path) -> None:
         """Write the model to one file that `load` reads: settings, weights and log, not the data.
