@@ -1,5 +1,6 @@
 """Copies of an observation are in one split, so that none of what is held out is trained on."""
 
+import re
 from contextlib import suppress
 
 import numpy as np
@@ -151,8 +152,10 @@ def test_a_run_on_another_split_does_not_say_that_its_data_have_changed(
     if split == "all":
         np.save(tmp_path / "x.npy", mixed() + 1)
     (folder,) = store.folders()
-    changed = "the data, or how they are split," if split == "train" else "the data"
-    with pytest.raises(ValueError, match=f"^{changed} have changed since the model was trained"):
+    changed = f"the data in {re.escape(data.path)}"
+    changed += ", or how they are split," if split == "train" else ""
+    trained = f"^{changed} have changed since the model was trained; if .*--data PATH, or data=PATH"
+    with pytest.raises(ValueError, match=trained):
         uw.load(folder.path).table()
     with pytest.raises(ValueError, match=f"^{changed} have changed since training in"):
         folder.check_data(data.load(CPU))

@@ -170,7 +170,7 @@ def nan_image():
         (np.full((2, 4, 4), 1e300), "infinity"),
         (np.full((2, 4, 4), None), "object"),
         (np.full((2, 4, 4), 1j), "complex"),
-        (np.full((2, 4), "a"), "astype"),
+        (np.full((2, 4), "a"), "expected observations as real numbers, got text"),
         ([[1.0, 2.0], [3.0]], "regular array"),
     ],
     ids=lambda value: value if isinstance(value, str) else "",

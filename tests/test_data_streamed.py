@@ -214,7 +214,7 @@ def test_changed_data_are_detected(file, tmp_path):
     changed = IMAGES.copy()
     changed[50, 2, 2, 2] ^= 1
     np.savez(file, imgs=changed, factors=FACTORS)
-    with pytest.raises(ValueError, match="data have changed"):
+    with pytest.raises(ValueError, match=r"the data in .* have changed"):
         train([run], run.data.load(CPU), store)
 
 

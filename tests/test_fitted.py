@@ -289,7 +289,12 @@ def test_a_failed_run_raises_an_error():
         ({"latent_dim": 3}, "latent=uw.Gaussian(3)"),
         ({"latent": 10}, "latent=uw.Gaussian(10)"),
         ({"objective": "beta-vae"}, "objective=uw.BetaVAE()"),
+        ({"objective": "beta-vea"}, "objective=uw.BetaVAE()"),
+        ({"objective": "zzz"}, "the choices are aae, alpha-beta-vae"),
         ({"objective": uw.VAE}, "objective=uw.VAE()"),
+        ({"y": [0, 1, 0, 1]}, "uw.fit(uw.data.from_array(x, y))"),
+        ({"labels": np.arange(4)}, "uw.fit(uw.data.from_array(x, y))"),
+        ({"scale": "common"}, 'uw.fit(uw.data.from_array(x, scale="common"))'),
         ({"likelihood": "gaussian"}, "likelihood=uw.likelihoods.Gaussian()"),
         ({"epochs": 5}, "steps"),
         ({"objective": [uw.VAE(), uw.BetaVAE()]}, "[uw.fit(data, objective=each) for each in"),
@@ -303,6 +308,24 @@ def test_wrong_arguments_of_fit_are_answered_in_python(arguments, advice):
     assert "unweave train" not in str(raised.value)
     for name in re.findall(r"uw\.([A-Z]\w+)", str(raised.value)):
         assert hasattr(uw, name)
+
+
+@pytest.mark.parametrize(
+    ("data", "answer"),
+    [
+        ((np.zeros((4, 3)), np.arange(4)), r"a tuple of 2: .*give uw.data.from_array\(x, labels\)"),
+        ({"x": np.zeros((4, 3)), "y": 0}, r"a dict of 'x', 'y': .*uw.data.from_array\(x, labels\)"),
+        ({"a": [1.0, 2.0], "b": [3.0, 4.0]}, r"pandas.DataFrame\(data\)"),
+        (None, "an array, a path or a data spec, got None"),
+        (np.array([["a", "b"]] * 4), "got text .*leave text columns out, or give them as labels"),
+        (np.zeros((4, 3), complex), r"got complex numbers .*numpy.abs\(x\)"),
+        (np.zeros((4, 3), "datetime64[s]"), "got times .*give seconds"),
+    ],
+)
+def test_what_is_no_array_of_numbers_is_refused_with_a_way_to_give_it(data, answer):
+    with pytest.raises(ValueError, match=answer) as raised:
+        uw.fit(data, steps=1, progress=False)
+    assert "astype" not in str(raised.value)
 
 
 def test_a_file_that_does_not_exist_is_not_taken_for_a_digest(tmp_path):

@@ -66,7 +66,10 @@ def test_a_run_is_used_without_its_data_and_says_what_needs_them(photos, tmp_pat
     assert alone.schema.factor_names == ("kind",)
     assert "beta-vae" in repr(alone)
     for measure in (alone.table, alone.rows, lambda: alone.observations([0]), alone.summary):
-        with pytest.raises(ValueError, match=r'cannot be loaded.*load\(path, data="new/place"\)'):
+        with pytest.raises(
+            ValueError,
+            match=r"cannot be loaded.*give their path: --data PATH, or data=PATH in Python",
+        ):
             measure()
 
 

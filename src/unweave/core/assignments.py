@@ -9,7 +9,7 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any, TypeVar, get_args, get_origin
 
-from unweave.core.hints import nearest
+from unweave.core.hints import nearest, suggestion
 from unweave.core.parts import ImportedByName, announced, import_part, register
 from unweave.core.spec import (
     annotations_of,
@@ -73,8 +73,10 @@ def read_value(text: str) -> Any:
         raise ValueError(f"expected a value, got {text[:20]}...: it is too long") from None
 
 
-def _assign(content: dict[str, Any], cls: type, path: list[str], value: Any) -> None:
-    """Set the value at a dotted path, filling in defaults along the way."""
+def _assign(
+    content: dict[str, Any], cls: type, path: list[str], value: Any, outer: str = ""
+) -> None:
+    """Set the value at a dotted path, filling in defaults along the way; `outer` leads to it."""
     name, *rest = path
     if name == "kind" and "__pydantic_extra__" in annotations_of(cls):
         raise ValueError(
@@ -86,7 +88,7 @@ def _assign(content: dict[str, Any], cls: type, path: list[str], value: Any) -> 
             f"{name!r} is not a field of {cls.__name__}: {other_place(name, cls, content)}"
         )
     if not rest:
-        content[name] = _chosen(name, annotation, value)
+        content[name] = _chosen(f"{outer}{name}", annotation, value)
         return
     if member := _member(annotation):
         content[name] = _assigned(name, list(content.get(name) or ()), member, rest, value)
@@ -99,7 +101,7 @@ def _assign(content: dict[str, Any], cls: type, path: list[str], value: Any) -> 
     if not isinstance(inner, dict):
         inner = {}
     content[name] = inner = dict(inner)
-    _assign(inner, owner, rest, value)
+    _assign(inner, owner, rest, value, f"{outer}{name}.")
 
 
 def _member(annotation: Any) -> type | None:
@@ -135,8 +137,11 @@ def _chosen(name: str, annotation: Any, value: Any) -> Any:
         return {"kind": value}
     if ":" in value or value in announced():
         return {"kind": register(import_part(value))}
-    number = " or a number" if float in flat_members(annotation) else ""
     own = f"; name an own part as MODULE:CLASS, {value}:NAME" if _is_module(value) else ""
+    if float in flat_members(annotation) and not suggestion(value, union):
+        kinds = ", ".join(sorted(union))
+        raise ValueError(f"{name}: expected a number or a schedule ({kinds}), got {value!r}{own}")
+    number = " or a number" if float in flat_members(annotation) else ""
     raise ValueError(f"{name}: {value!r} is not known: {nearest(value, union)[:-1]}{number}{own}.")
 
 

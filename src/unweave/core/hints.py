@@ -21,6 +21,15 @@ def suggestion(name: object, valid: Iterable[str]) -> str:
     return _question(_close(name, list(valid), 1))
 
 
+def nearest_name(name: object, valid: Iterable[str]) -> str:
+    """Return the valid name nearest to a wrong one, or "".
+
+    >>> nearest_name("beta-vea", ["vae", "beta-vae"]), nearest_name("x", ["vae"])
+    ('beta-vae', '')
+    """
+    return next(iter(_close(name, list(valid), 1)), "")
+
+
 def check_choice(name: str, value: object, valid: Iterable[str]) -> None:
     """Raise unless an option, such as a protocol, has one of the valid values.
 

@@ -21,10 +21,11 @@ import numpy as np
 from unweave.core import files, spec
 from unweave.core.console import PlainConsole
 from unweave.core.groups import grouped
-from unweave.core.hints import nearest
+from unweave.core.hints import nearest, nearest_name
 from unweave.core.notes import print_notes
 from unweave.core.optimisers import Adam
 from unweave.core.spec import digest
+from unweave.data.files.labels import LABEL_WORDS
 from unweave.data.splits import AnySplit, with_split
 from unweave.evaluation.collapse import collapse_warning
 from unweave.evaluation.model import FittedModel, as_data
@@ -354,6 +355,10 @@ def _as_progress(progress: AnyProgress, console: PlainConsole) -> Progress:
 
 
 _SHOWN = 3  # classes with a field that a message names
+_TOGETHER = "give it together with the data, as in uw.fit(uw.data.from_array(x, {}))"
+_WITH_DATA = {"scale": 'scale="common"', "axes": 'axes="nhwc"'} | {
+    word: "y" for word in (*LABEL_WORDS, "factors") if word != "labels"
+}
 _PARTS: dict[str, dict[str, type]] = {
     name: spec.members(hint) for name, hint in get_type_hints(Run, include_extras=True).items()
 }
@@ -368,18 +373,25 @@ def check_fields(fields: Mapping[str, Any]) -> None:
     ValueError: fit has no argument 'lr': did you mean optimiser=uw.Adam(lr=0.1)?
     """
     for name, value in fields.items():
+        if name in _WITH_DATA:
+            raise ValueError(f"fit has no argument {name!r}: {_TOGETHER.format(_WITH_DATA[name])}")
         if name not in _PARTS:
             raise ValueError(f"fit has no argument {name!r}: {_place(name, value)}")
+        if name == "labels" and hasattr(value, "shape"):
+            raise ValueError(
+                "labels: expected uw.Label(name, ...) for each factor that supervises a block, got "
+                f"an array: {_TOGETHER.format('y')}"
+            )
         kinds = _PARTS[name]
         if name != "labels" and isinstance(value, (list, tuple)):
             raise ValueError(
                 f"{name}: expected one {name}, got {len(value)}: call fit once for each, as in "
                 f"[uw.fit(data, {name}=each) for each in ...]"
             )
-        if isinstance(value, str) and value in kinds:
-            raise ValueError(
-                f"{name}: expected an object, got {value!r}: use {name}={_call(name, kinds[value])}"
-            )
+        if isinstance(value, str) and kinds:
+            near = value if value in kinds else nearest_name(value, kinds)
+            call = f"use {name}={_call(name, kinds[near])}" if near else nearest(value, kinds)
+            raise ValueError(f"{name}: expected an object, got {value!r}: {call}")
         if isinstance(value, type) and value in kinds.values():
             raise ValueError(
                 f"{name}: expected an object, got its class: use {name}={_call(name, value)}"

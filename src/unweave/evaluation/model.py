@@ -1,7 +1,7 @@
 """A trained model: encode, decode, sample, traverse."""
 
 import math
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal, get_args
 
@@ -44,6 +44,7 @@ Observations = ArrayLike | Tensor | str | Path | Dataset
 Codes = Literal["mean", "prior-cdf"]
 
 # Numbers decoded at once if there are many codes for each observation.
+_KEYS = 5  # of a dict that was given as data, which a message names
 _NUMBERS = {"cpu": 2**22, "cuda": 2**27}
 TINY = float(np.finfo(np.float32).tiny)  # replaces a standard deviation that underflowed
 
@@ -449,6 +450,21 @@ def as_data(data: Any, device: torch.device) -> tuple[Data, Dataset]:
         data = from_path(data)
     if is_bound_array(data):
         data = data[0]
+    if isinstance(data, Mapping):
+        raise ValueError(
+            "expected observations as an array, a table, a path or a data spec, got a dict of "
+            f"{', '.join(map(repr, list(data)[:_KEYS])) or 'nothing'}: for observations with "
+            "labels give uw.data.from_array(x, labels), and for columns a table, "
+            "pandas.DataFrame(data)"
+        )
+    if isinstance(data, tuple) and any(hasattr(each, "shape") for each in data):
+        raise ValueError(
+            f"expected observations as one array, got a tuple of {len(data)}: for observations "
+            "with labels give uw.data.from_array(x, labels), and to join arrays "
+            "numpy.concatenate(data)"
+        )
+    if data is None:
+        raise ValueError("expected observations as an array, a path or a data spec, got None")
     if isinstance(data, Dataset):
         raise ValueError(
             f"expected observations as an array, a path or a data spec, got a loaded dataset "

@@ -37,7 +37,7 @@ from unweave.data.sources import from_path
 from unweave.data.splits import AnySplit, available_splits, split_of, with_split
 from unweave.training.store import DataRecord, changed_data
 
-_ADVICE = 'if they are elsewhere, say where: load(path, data="new/place"), or --data new/place'
+_ADVICE = "if they are elsewhere, give their path: --data PATH, or data=PATH in Python"
 
 
 class DataSource:

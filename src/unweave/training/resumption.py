@@ -11,7 +11,7 @@ from unweave.training.log_rows import fails_alike
 from unweave.training.processes import ALONE, Processes
 from unweave.training.run import Run
 from unweave.training.run_files import LOG
-from unweave.training.store import RunFolder, Store
+from unweave.training.store import RunFolder, Store, changed_data
 
 _WORTH_COMPILING = 10_000  # steps, after which compiling has paid for itself
 
@@ -158,7 +158,7 @@ def _difference(
         return "its checkpoint, state-*.safetensors, was removed" if saved_once else ""
     record, saved = folder.read_data(), folder.read_state_facts(max(states))
     if record.fingerprint != dataset.fingerprint:
-        return "the data have changed"
+        return f"{changed_data(run.data)} have changed"
     if run.labels and record.labels_fingerprint != dataset.labels_fingerprint:
         return "the labels have changed"
     alone = {"processes": 1}

@@ -227,8 +227,10 @@ class RunFolder(RunFiles):
 
 
 def changed_data(data: Data) -> str:
-    """Say what may have changed if data have another checksum than before."""
-    return "the data" if split_of(data) == "all" else "the data, or how they are split,"
+    """Say what may have changed if data have another checksum than before, and in which file."""
+    path = getattr(getattr(data, "source", data), "path", "")
+    what = f"the data in {path}" if path else "the data"
+    return what if split_of(data) == "all" else f"{what}, or how they are split,"
 
 
 def run_to_record(run: Run) -> dict[str, Any]:

@@ -159,7 +159,7 @@ def choose_method(
 ) -> ScalingMethod:
     """Return how to scale values; reject values that do not fit, or whose meaning is unclear."""
     if dtype.kind not in "biuf":
-        raise ValueError(f"expected observations as numbers, got {dtype}: convert them with astype")
+        raise ValueError(f"expected observations as real numbers, got {_not_real(dtype)}")
     integers = values.whole and values.low >= 0
     if wanted == "counts" and not integers:
         raise ValueError(_unfit("scale=counts", "non-negative integers", dtype, values))
@@ -178,6 +178,20 @@ def choose_method(
     if layout.is_image and dtype.itemsize == 2:
         return "percentile"
     raise ValueError(_ask(dtype, values, layout))
+
+
+def _not_real(dtype: np.dtype[Any]) -> str:
+    """Say what an array has instead of real numbers, and how to make numbers of it."""
+    if dtype.kind in "SU":
+        return f"text ({dtype}): leave text columns out, or give them as labels"
+    if dtype.kind == "c":
+        return (
+            f"complex numbers ({dtype}): give their magnitude, numpy.abs(x), or x.real and x.imag "
+            "as separate columns or channels"
+        )
+    if dtype.kind in "mM":
+        return f"times ({dtype}): give seconds, (x - x.min()) / numpy.timedelta64(1, 's')"
+    return f"{dtype}: if all values are numbers, x.astype(float) converts them"
 
 
 def rising_numbers(names: Sequence[str]) -> list[float] | None:
