@@ -110,19 +110,17 @@ class DyingDisk(WatchedDisk):
     def before(self, operation):
         self.left -= 1
         if self.left < 0:
-            raise Killed
+            self.die()
+
+    def die(self):
+        raise Killed
 
 
-class KillingDisk(WatchedDisk):
+class KillingDisk(DyingDisk):
     """Kills the process before an operation, counted from 0."""
 
-    def __init__(self, at):
-        self.left = at
-
-    def before(self, operation):
-        self.left -= 1
-        if self.left < 0:
-            os.kill(os.getpid(), signal.SIGKILL)
+    def die(self):
+        os.kill(os.getpid(), signal.SIGKILL)
 
 
 def call_and_kill(at, function, *arguments):

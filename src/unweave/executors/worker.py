@@ -23,8 +23,6 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any, Literal, NamedTuple, TextIO, cast
 
-import torch
-
 import unweave
 from unweave.core import files
 from unweave.core.console import PlainConsole
@@ -43,6 +41,7 @@ from unweave.training.interrupt import Interrupt
 from unweave.training.leases import FolderInUse, own_leases
 from unweave.training.own_data import Datasets
 from unweave.training.progress import ConsoleProgress
+from unweave.training.workers import torch_threads
 
 HowEnded = Literal["done", "busy", "stopped", "died", "failed"]
 
@@ -172,13 +171,12 @@ def _score(content: dict[str, Any], patience: float) -> Ended:
 @contextlib.contextmanager
 def _threads(threads: int) -> Iterator[None]:
     """Use this many threads inside the block; 0 means all cores."""
-    before, cores = torch.get_num_threads(), threads or usable_cores()
-    torch.set_num_threads(cores)
+    cores = threads or usable_cores()
     use_cores(cores)
     try:
-        yield
+        with torch_threads(cores):
+            yield
     finally:
-        torch.set_num_threads(before)
         use_cores(0)
 
 
