@@ -2,6 +2,7 @@
 
 import datetime
 import decimal
+import gc
 import re
 import time
 import tracemalloc
@@ -268,7 +269,7 @@ def test_a_csv_file_that_grows_is_read_as_it_was(tmp_path, monkeypatch):
 
 def test_the_cells_of_a_narrow_table_take_a_few_times_the_size_of_the_file(tmp_path, monkeypatch):
     """In blocks whose size does not divide the number of rows; lists of texts take 40 times."""
-    monkeypatch.setattr("unweave.data.files.csv_text._AT_ONCE", 2000)
+    monkeypatch.setattr("unweave.data.files.csv_text._MOST_ROWS", 1000)
     (tmp_path / "a.csv").write_text("a,b\n" + "".join(f"{n % 9},é\n" for n in range(10_500)))
     tracemalloc.start()
     try:
@@ -282,6 +283,32 @@ def test_the_cells_of_a_narrow_table_take_a_few_times_the_size_of_the_file(tmp_p
     assert (digits[1000], digits[-1], digits[998:1002]) == ("1", "5", ["8", "0", "1", "2"])
     assert set(accents) == {"é"}
     assert list(table.lines) == list(range(2, 10_502))
+
+
+@pytest.mark.parametrize(("rows", "columns"), [(40_000, 2), (40, 20_000)])
+def test_garbage_is_hardly_collected_while_a_csv_file_is_read(tmp_path, rows, columns):
+    """Each time, Python looks at all objects of all modules, which took most of the time."""
+    line = ",".join(["0.5"] * columns)
+    (tmp_path / "a.csv").write_text("\n".join([",".join(map(str, range(columns))), *[line] * rows]))
+    runs = []
+    gc.collect()
+    gc.callbacks.append(note := lambda phase, facts: runs.append(facts["generation"]))
+    try:
+        assert len(tables.read_csv(tmp_path / "a.csv").lines) == rows
+    finally:
+        gc.callbacks.remove(note)
+    assert sum(generation > 0 for generation in runs) < 10
+
+
+@pytest.mark.parametrize("quote", ["", "'", '"'])
+def test_lines_are_numbered_as_in_the_file(tmp_path, quote):
+    """Blank lines, every end of a line, and line breaks in quotes count."""
+    text = f"a,b\r\n1,2\r\r\r3,{quote}4{quote if quote == chr(34) else ''}\n\n5,6"
+    (tmp_path / "a.csv").write_text(text, newline="")
+    assert [*tables.read_csv(tmp_path / "a.csv").lines] == [2, 5, 7]
+    if quote == '"':
+        (tmp_path / "a.csv").write_text('a,b\n"1\r\n\n",2\n3,4', newline="")
+        assert [*tables.read_csv(tmp_path / "a.csv").lines] == [4, 5]
 
 
 def test_a_csv_file_that_is_not_utf8_is_refused_with_its_line(tmp_path):

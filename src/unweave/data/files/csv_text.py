@@ -7,6 +7,7 @@ import math
 import re
 from array import array
 from collections.abc import Iterator, Sequence
+from operator import itemgetter
 from pathlib import Path
 from typing import NamedTuple, final, overload
 
@@ -17,35 +18,50 @@ from unweave.core.text import unquoted
 from unweave.data.files.labels import MISSING_WORDS, column_values
 from unweave.data.files.rows import Array
 
-_AT_ONCE = 2**18  # cells that are texts of Python while a file is read
+_CELLS = 2**17  # that are texts of Python while a file is read
+_FEWEST, _MOST_ROWS = 8, 256  # of a block; with more, garbage is collected all the time
 _DECIMAL = re.compile(r"[+-]?\d*,\d+([eE][+-]?\d+)?")  # 23,25
 _GROUPED = re.compile(r"[+-]?[1-9]\d{0,2}(\.\d{3})+(,\d+)?")  # 1.234,5 and 1.234
 _THREE_DIGITS = re.compile(r"[+-]?[1-9]\d{0,2},\d{3}")  # 1,234, which English writes for 1234
 
 
-@final
-class TextCells(Sequence[str]):
-    """The cells of a column in blocks of joined text: a text of Python takes 50 bytes more.
+class _Cells:
+    """The cells of all columns, row by row, in blocks of joined text.
 
-    >>> cells = TextCells(2)
-    >>> cells.add(["1", "red"])
-    >>> cells.add([""])
-    >>> cells[1], cells[1:], len(cells)
-    ('red', ['red', ''], 3)
+    A text of Python takes 50 bytes more than its characters.
     """
 
-    def __init__(self, step: int) -> None:
-        self._step, self._count = step, 0  # cells of each block but the last
-        self._blocks: list[tuple[str, Array]] = []
+    def __init__(self, width: int) -> None:
+        self.width = width
+        self.step = max(_FEWEST, min(_MOST_ROWS, _CELLS // max(1, width)))  # rows of a block
+        self.blocks: list[tuple[str, Array]] = []  # text, where each cell begins, and its end
+        self.count = 0  # rows
 
-    def add(self, cells: Sequence[str]) -> None:
-        """Add a block of cells."""
-        ends = np.cumsum([0, *map(len, cells)], dtype=np.uint32)
-        self._blocks.append(("".join(cells), ends))
-        self._count += len(cells)
+    def add(self, rows: Sequence[Sequence[str]]) -> None:
+        """Add a block of rows; all but the last have `step` rows."""
+        cells = [*itertools.chain.from_iterable(rows)]
+        ends = np.zeros(len(cells) + 1, np.uint32)
+        np.cumsum(np.fromiter(map(len, cells), np.uint32, len(cells)), out=ends[1:])
+        self.blocks.append(("".join(cells), ends))
+        self.count += len(rows)
+
+
+@final
+class TextCells(Sequence[str]):
+    """The cells of a column.
+
+    >>> cells = _Cells(width=2)
+    >>> cells.add([["1", "red"], ["2", ""]])
+    >>> column = TextCells(cells, 1)
+    >>> column[0], column[-1:], len(column)
+    ('red', [''], 2)
+    """
+
+    def __init__(self, cells: _Cells, column: int) -> None:
+        self._cells, self._column = cells, column
 
     def __len__(self) -> int:
-        return self._count
+        return self._cells.count
 
     @overload
     def __getitem__(self, place: int) -> str: ...
@@ -56,13 +72,16 @@ class TextCells(Sequence[str]):
     def __getitem__(self, place: int | slice) -> str | list[str]:
         if isinstance(place, slice):
             return [self[each] for each in range(len(self))[place]]
-        block, at = divmod(range(len(self))[place], self._step)
-        text, ends = self._blocks[block]
-        return text[ends[at] : ends[at + 1]]
+        block, row = divmod(range(len(self))[place], self._cells.step)
+        text, ends = self._cells.blocks[block]
+        cell = row * self._cells.width + self._column
+        return text[ends[cell] : ends[cell + 1]]
 
     def __iter__(self) -> Iterator[str]:
-        for text, ends in self._blocks:
-            yield from (text[a:b] for a, b in itertools.pairwise(ends.tolist()))
+        width, column = self._cells.width, self._column
+        for text, ends in self._cells.blocks:
+            starts, stops = ends[column:-1:width].tolist(), ends[column + 1 :: width].tolist()
+            yield from map(text.__getitem__, map(slice, starts, stops))
 
 
 class CsvText(NamedTuple):
@@ -79,11 +98,8 @@ def read_csv(path: Path) -> CsvText:
     """Read a CSV file in UTF-8, separated by commas, semicolons or tabs."""
     content = read_bytes(path)  # not line by line: a file that still grows would never end
     try:
-        file = io.StringIO(content.decode("utf-8-sig"), newline="")
-        delimiter = _delimiter(file.readline())
-        file.seek(0)
-        reader = csv.reader(file, delimiter=delimiter, strict=True)
-        rows = ((reader.line_num, [*map(unquoted, line)]) for line in reader if line)
+        delimiter = _delimiter(_text_lines(content).readline())
+        rows = _numbered_rows(content, delimiter)
         number, head = next(rows, (1, []))
         pointed = head if delimiter == "," else [point(cell) for cell in head]
         named = are_numbered(head) or column_values(pointed).dtype == object
@@ -115,22 +131,32 @@ def read_csv(path: Path) -> CsvText:
     return CsvText(names, columns, lines, named, delimiter)
 
 
+def _text_lines(content: bytes) -> io.TextIOWrapper:
+    return io.TextIOWrapper(io.BytesIO(content), "utf-8-sig", newline="")
+
+
+def _numbered_rows(content: bytes, delimiter: str) -> Iterator[tuple[int, list[str]]]:
+    """Read the rows that have cells, each with the number of its (last) line."""
+    reader = csv.reader(_text_lines(content), delimiter=delimiter, strict=True)
+    numbered: Iterator[tuple[int, list[str]]] = enumerate(reader, 1)
+    if b'"' in content or b"'" in content:  # a row may have several lines, a cell a quote
+        numbered = ((reader.line_num, [*map(unquoted, row)]) for row in reader)
+    return filter(itemgetter(1), numbered)
+
+
 def _columns(
     rows: Iterator[tuple[int, list[str]]], width: int
 ) -> tuple[Sequence[int], list[TextCells], tuple[int, int] | None]:
-    """Read lines: their numbers, and cells by column; number and length of one of another width."""
-    step = max(1, _AT_ONCE // max(1, width))
-    numbers, columns, ragged = array("q"), [TextCells(step) for _ in range(width)], None
-    while block := list(itertools.islice(rows, step)):
-        others = ((number, len(line)) for number, line in block if len(line) != width)
-        ragged = ragged or next(others, None)
-        numbers.extend(number for number, _ in block)
+    """Read rows: their lines, and cells by column; line and length of one of another width."""
+    lines, cells, ragged = array("q"), _Cells(width), None
+    while block := list(itertools.islice(rows, cells.step)):
+        numbers, texts = zip(*block, strict=True)
+        lines.extend(numbers)
+        if not ragged and {*map(len, texts)} != {width}:
+            ragged = next((line, len(row)) for line, row in block if len(row) != width)
         if not ragged:
-            for column, cells in zip(
-                columns, zip(*[line for _, line in block], strict=True), strict=True
-            ):
-                column.add(cells)
-    return numbers, columns, ragged
+            cells.add(texts)
+    return lines, [TextCells(cells, column) for column in range(width)], ragged
 
 
 def is_number(cell: str) -> bool:

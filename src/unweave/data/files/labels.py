@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import re
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
@@ -167,11 +168,9 @@ def column_values(texts: Sequence[str]) -> Array:
 
     Text is an array of objects: in an array of strings every cell takes the memory of the longest.
     """
-    for kind in (np.int64, np.float64):
-        try:
-            return np.array(texts, dtype=object).astype(kind)
-        except (ValueError, OverflowError):
-            continue
+    for kind, read in ((np.int64, int), (np.float64, float)):
+        with suppress(ValueError, OverflowError):
+            return np.fromiter(map(read, texts), kind, len(texts))
     return np.array(texts, dtype=object)
 
 
