@@ -14,7 +14,7 @@ taken over from another node only when its heartbeats have stopped for a minute.
 Steps are counted by the objective. What a run resumes from is in the logs of the workers, and is
 compared with the checkpoints that were in the store before. The exit code is 1 if a file differs,
 is missing or is left over, if a step before a checkpoint was trained again, or if a driver ended
-with an error. It takes 40 minutes on two busy cores, and needs Linux and Ray: pip install
+with an error. It takes 20 minutes on two busy cores, and needs Linux and Ray: pip install
 'unweave[ray]'.
 """
 

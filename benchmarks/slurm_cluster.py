@@ -1,12 +1,13 @@
 """Start a Slurm of one node and check what docs/scale.md says of it. Run it as root on Debian.
 
-    python benchmarks/slurm_cluster.py [--folder FOLDER] [--steps 20000]
+    python benchmarks/slurm_cluster.py [--folder FOLDER] [--checks time_limit,preempted]
 
 Nothing is installed: Debian's packages are downloaded by name and unpacked in the folder, which is
 a temporary one by default, and the daemons end with this script. There is no munge and no
 accounting. Every check compares the bytes of all files with those of the plain command. The exit
-code is 1 if one fails. The longest run has to take two minutes. It needs submitit: pip install
-'unweave[slurm]'.
+code is 1 if one fails. The objective sleeps at every step of a job, so that a run takes as long on
+a busy machine: two minutes, and half a minute if it has few steps. It takes 12 minutes, and needs
+submitit: pip install 'unweave[slurm]'.
 """
 
 from __future__ import annotations
@@ -21,7 +22,10 @@ import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from typing import Any
 
+import unweave as uw
+from unweave.objectives import Term
 from unweave.training.status import read_status
 
 PACKAGES = ("slurmctld", "slurmd", "slurm-client", "slurm-wlm-basic-plugins")
@@ -54,13 +58,25 @@ NodeName={host} NodeAddr=127.0.0.1 CPUs=8 State=UNKNOWN RealMemory=20000
 PartitionName=low Nodes=ALL Default=YES PriorityTier=1 PreemptMode=REQUEUE GraceTime=60
 PartitionName=high Nodes=ALL PriorityTier=10 PreemptMode=OFF
 """
+PAUSE = "UNWEAVE_BENCHMARK_PAUSE"  # seconds that a step takes longer
+LONG, SHORT = 4000, 1000  # steps
 STUDY = [
     *("data=shapes2d", "data.side=16", "data.positions=4", "data.orientations=1", "network=mlp"),
-    *("network.hidden=[16]", "latent.size=3", "batch_size=16"),
+    *("network.hidden=[16]", "latent.size=3", "batch_size=16", "objective=slurm_cluster:SlowVAE"),
     *("--device", "cpu", "--threads", "1", "--lanes", "1"),
 ]
 SLURM = ("--on", "slurm:gpus=0,cpus=1,gigabytes=1,minutes=5,jobs=2")
-PATIENCE = 600.0  # seconds until a check fails
+PATIENCE = 1200.0  # seconds until a check fails
+
+
+@uw.spec
+class SlowVAE(uw.VAE):
+    """A VAE whose steps take longer where PAUSE says so."""
+
+    def loss(self, forward: Any, batch: Any, noise: Any) -> dict[str, Term]:
+        """Return the two terms, later."""
+        time.sleep(float(os.environ.get(PAUSE, "0")))
+        return super().loss(forward, batch, noise)
 
 
 def unpack(folder: Path) -> Path:
@@ -111,7 +127,9 @@ def train(store: Path, steps: int, seeds: str, *on: str, **more: str) -> subproc
     """Start the command that trains a study."""
     command = [sys.executable, "-m", "unweave", "train", *STUDY, f"steps={steps}", f"seed={seeds}"]
     pipes = {"stdout": subprocess.DEVNULL, "stderr": subprocess.PIPE, "text": True}
-    return subprocess.Popen([*command, "--store", store, *on], env=os.environ | more, **pipes)
+    pause = {PAUSE: "0.03"} if on else {}
+    env = os.environ | pause | more
+    return subprocess.Popen([*command, "--store", store, *on], env=env, **pipes)
 
 
 def end(process: subprocess.Popen[str], code: int = 0) -> str:
@@ -138,9 +156,9 @@ def files(store: Path) -> dict[str, bytes]:
 class Checks:
     """What is checked; each has a store of its own."""
 
-    def __init__(self, root: Path, steps: int) -> None:
-        self.root, self.long, self.short = root, steps, steps // 4
-        for steps, seeds in ((self.long, "0"), (self.short, "0..5")):
+    def __init__(self, root: Path) -> None:
+        self.root = root
+        for steps, seeds in ((LONG, "0"), (SHORT, "0..5")):
             end(train(root / f"plain{steps}", steps, seeds))
 
     def same(self, store: Path, steps: int) -> None:
@@ -149,19 +167,19 @@ class Checks:
 
     def in_parts(self, store: Path) -> str:
         """Check a run that was saved and queued again."""
-        self.same(store, self.long)
+        self.same(store, LONG)
         attempts = sum(log.read_text().count(" cpu: ") for log in store.glob(".workers/*.txt"))
         assert attempts > 1, "the job was not queued again"
         return f"trained in {attempts} parts"
 
     def time_limit(self, store: Path) -> str:
         """Jobs of three minutes, which SBATCH_TIMELIMIT sets, save after 30 to 90 seconds."""
-        end(train(store, self.long, "0", *SLURM, SBATCH_TIMELIMIT="3"))
+        end(train(store, LONG, "0", *SLURM, SBATCH_TIMELIMIT="3"))
         return self.in_parts(store)
 
     def killed(self, store: Path) -> str:
         """The job's Python is killed, as if memory had run out."""
-        driver = train(store, self.long, "0", *SLURM)
+        driver = train(store, LONG, "0", *SLURM)
         wait_until(lambda: is_training(store))
         names = f"^{sys.executable} -u -m submitit.core._submit {store}/.workers/slurm"
         for pid in slurm("pgrep", "-f", names).split():
@@ -170,7 +188,7 @@ class Checks:
         wait_until(lambda: len(list(store.glob(".workers/slurm/*_log.out"))) > 1)
         seconds = time.monotonic() - start
         end(driver)
-        self.same(store, self.long)
+        self.same(store, LONG)
         return f"another job ran after {seconds:.0f} s"
 
     def unseen(self, store: Path) -> str:
@@ -186,7 +204,7 @@ class Checks:
 
     def preempted(self, store: Path) -> str:
         """A job of a partition that comes first takes the node for ten seconds."""
-        driver = train(store, self.long, "0", *SLURM)
+        driver = train(store, LONG, "0", *SLURM)
         wait_until(lambda: is_training(store))
         slurm("sbatch", "-p", "high", "--exclusive", "-o", "/dev/null", "--wrap", "sleep 10")
         end(driver)
@@ -194,7 +212,7 @@ class Checks:
 
     def ctrl_c(self, store: Path) -> str:
         """Two of six jobs run and the others wait."""
-        driver = train(store, self.short, "0..5", *SLURM)
+        driver = train(store, SHORT, "0..5", *SLURM)
         wait_until(lambda: is_training(store))
         start = time.monotonic()
         driver.send_signal(signal.SIGINT)
@@ -203,18 +221,18 @@ class Checks:
         listed = slurm("squeue", "-h", "-r", "-o", "%i").split()
         left = [each for each in listed if list(store.glob(f".workers/slurm/{each}_*"))]
         assert not left, f"jobs are left: {left}"
-        end(train(store, self.short, "0..5", *SLURM))
-        self.same(store, self.short)
+        end(train(store, SHORT, "0..5", *SLURM))
+        self.same(store, SHORT)
         return f"ended after {seconds:.0f} s, and the same command completed the study"
 
     def sigterm(self, store: Path) -> str:
         """The driver is ended; its jobs go on, and the same command takes them over."""
-        driver = train(store, self.short, "0..5", *SLURM)
+        driver = train(store, SHORT, "0..5", *SLURM)
         wait_until(lambda: is_training(store))
         driver.terminate()
         assert "will go on" in end(driver, driver.wait(PATIENCE)), "the jobs are not named"
-        end(train(store, self.short, "0..5", *SLURM))
-        self.same(store, self.short)
+        end(train(store, SHORT, "0..5", *SLURM))
+        self.same(store, SHORT)
         arrays = {path.name.partition("_")[0] for path in store.glob(".workers/slurm/*_log.out")}
         assert len(arrays) == 1, f"tasks were submitted again: {arrays}"
         return "the same command took the jobs over"
@@ -224,14 +242,19 @@ def main() -> None:
     """Start Slurm, check, and stop it."""
     parser = argparse.ArgumentParser()
     parser.add_argument("--folder", type=Path, help="by default a temporary folder")
-    parser.add_argument("--steps", type=int, default=20_000, help="of the longest run")
+    parser.add_argument("--checks", default="time_limit,killed,unseen,ctrl_c,sigterm,preempted")
     given = parser.parse_args()
+    chosen = given.checks.split(",")
+    signal.signal(signal.SIGINT, signal.default_int_handler)  # shells ignore it in the background
+    os.environ["PYTHONPATH"] = os.pathsep.join(
+        [str(Path(__file__).resolve().parent), os.environ.get("PYTHONPATH", "")]
+    )
     folder = given.folder or Path(tempfile.mkdtemp(prefix="slurm-"))
     folder.mkdir(exist_ok=True)
     daemons = start(folder.resolve())
     failed = 0
     try:
-        checks = Checks(folder.resolve(), given.steps)
+        checks = Checks(folder.resolve())
 
         def check(name: str) -> bool:
             begun = time.monotonic()
@@ -244,10 +267,8 @@ def main() -> None:
 
         print(slurm("sinfo", "--version").strip(), flush=True)
         with ThreadPoolExecutor() as threads:  # these wait most of the time
-            failed += sum(
-                threads.map(check, ("time_limit", "killed", "unseen", "ctrl_c", "sigterm"))
-            )
-        failed += check("preempted")  # which takes the whole node
+            failed += sum(threads.map(check, (name for name in chosen if name != "preempted")))
+        failed += "preempted" in chosen and check("preempted")  # which takes the whole node
     finally:
         for daemon in daemons:
             daemon.terminate()

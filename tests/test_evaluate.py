@@ -127,7 +127,7 @@ def test_chunks_and_groups_do_not_change_tables(structure, monkeypatch):
     monkeypatch.setitem(stacked._MOST, "cpu", 7)
     for table, expected in zip(uw.tables(models, rows=100), whole, strict=True):
         assert_same(table, expected, exactly=False)
-    monkeypatch.setattr(evaluation, "_AT_ONCE", 1)
+    monkeypatch.setitem(evaluation._AT_ONCE, "cpu", 1)
     joined = []
     monkeypatch.setattr(
         evaluation, "join", lambda lanes: joined.append(lanes) or stacked.join(lanes)

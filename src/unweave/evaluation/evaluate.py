@@ -69,7 +69,7 @@ SUMMARY_SAMPLES = 1_000  # of q(z), at which parts of the rate are estimated
 LIKELIHOOD_ROWS = 100  # observations whose likelihood is estimated if the metric is named
 LIKELIHOOD_PARTICLES = 100  # importance samples for each: a Kim2018 network takes 3 s for all
 _TOGETHER = 64  # models that are in memory and encoded at once, at most
-_AT_ONCE = 2**30  # weights and codes on the device at once, in numbers: 4 GB
+_AT_ONCE = {"cpu": 2**23, "cuda": 2**30}  # weights and codes at once, in numbers: 32 MB or 4 GB
 
 
 class EncodedModel(NamedTuple):
@@ -464,7 +464,8 @@ def _groups(models: Sequence[FittedModel], rows: int | None) -> Iterator[list[in
         model = in_memory(models[numbers[0]])
         weights = sum(value.numel() for value in model.trained.weights.values())
         each = weights + _count_rows(model, rows) * model.run.latent.outputs
-        lanes, count = max(1, min(_TOGETHER, _AT_ONCE // each)), len(numbers)
+        most = _AT_ONCE.get(model.device.type, _AT_ONCE["cuda"])
+        lanes, count = max(1, min(_TOGETHER, most // each)), len(numbers)
         parts = -(-count // lanes)  # of equal size: a model on its own may be rounded differently
         yield from (numbers[count * n // parts : count * (n + 1) // parts] for n in range(parts))
 
