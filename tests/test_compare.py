@@ -1,6 +1,7 @@
 """Comparing runs: groups, intervals, the best group, and latents matched across seeds."""
 
 import csv
+import dataclasses
 import io
 import itertools
 import json
@@ -38,6 +39,17 @@ def compared(beta, seed, mig, distortion=1.0, data=SMALL, table=None, **scores):
     return ComparedRun(
         run.digest, run, data.kind, log, scores=found, facts=FACTS if found else None, table=table
     )
+
+
+def test_scores_that_are_no_evidence_are_named_before_anything_else():
+    reason = {"no evidence": "only one factor can be scored"}
+    score = Score("mig", "chen2018", 1.0, details=reason)
+    runs = [
+        dataclasses.replace(compared(4.0, seed, 1.0), scores={"mig/chen2018": score})
+        for seed in range(2)
+    ]
+    note, *_ = compare_runs(runs).notes
+    assert note.endswith("no evidence: only one factor can be scored (mig/chen2018 in 2 of 2 runs)")
 
 
 # ---- intervals

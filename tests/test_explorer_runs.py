@@ -107,7 +107,8 @@ def trained(store, **fields):
 def test_a_run_is_read_from_its_folder_without_its_weights(tmp_path, monkeypatch):
     model = trained(tmp_path, seed=3)
     facts = ScoreFacts("all", 10, "mean", step=20)
-    own = stored_scores({"mig/chen2018": 0.25, "sap/kumar2018": math.nan})
+    own = stored_scores({"mig/chen2018": 0.25, "sap/kumar2018": math.nan, "irs/suter2019": 0.5})
+    own["mig/chen2018"]["details"] = {"no evidence": "only one factor can be scored"}
     RunFolder(model.folder).write_scores(facts, own)
     RunFolder(model.folder).write_scores(
         facts._replace(split="test"), stored_scores({"mig/chen2018": 0.75})
@@ -122,7 +123,8 @@ def test_a_run_is_read_from_its_folder_without_its_weights(tmp_path, monkeypatch
     )
     assert found.settings["seed"] == 3
     assert found.settings == settings_of(model.run, places=False)
-    assert found.scores == {"mig/chen2018": 0.25}
+    assert found.scores == {"mig/chen2018": 0.25, "irs/suter2019": 0.5}
+    assert found.no_evidence == {"mig/chen2018": "only one factor can be scored"}
     assert found.log.step == [row["step"] for row in model.log]
     rates = [row["rate"] for row in model.log]
     assert found.log.terms["rate"] == pytest.approx(rates, rel=1e-5)  # six digits

@@ -41,8 +41,7 @@ def test_scores_that_cannot_be_judged_are_marked(unweave, tmp_path):
     np.savez(one, codes=table.codes, factors=table.factors[:, :1])
     code, out, _ = unweave("score", one, "--metrics", "mig")
     assert code == 0
-    assert out.split()[:2] == ["metric", "value"]
-    *_, note, skipped = out.splitlines()
+    note, *_, skipped = out.strip().splitlines()
     assert note.startswith("no evidence: only one factor can be scored")
     assert note.endswith("(mig/locatello2019)")
     assert skipped.startswith("mig/chen2018 is left out: the table has no ")  # scales

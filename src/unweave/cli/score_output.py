@@ -41,7 +41,7 @@ def scores_text(scores: Mapping[str, Scores], format: str) -> str:
 
 
 class ScoresTable(NamedTuple):
-    """A table of scores, and the notes below it."""
+    """A table of scores, and the notes above it: which of them are no evidence."""
 
     columns: list[str]
     rows: list[list[str]]
@@ -50,9 +50,9 @@ class ScoresTable(NamedTuple):
 
 def _print_table(scores: Mapping[str, Scores]) -> None:
     table = scores_table(scores)
-    out.print_table(table.columns, table.rows)
     for note in table.notes:
         out.print(note)
+    out.print_table(table.columns, table.rows)
 
 
 def scores_table(scores: Mapping[str, Scores]) -> ScoresTable:

@@ -21,6 +21,7 @@ from unweave.evaluation.shared_latents import LEAST_INFORMATION, most_informatio
 from unweave.metrics import METRICS, Scores, Table, udr
 from unweave.metrics.model_metrics import LIKELIHOOD, UDR, split_model_metrics
 from unweave.metrics.registry import MetricChoice, metric_keys
+from unweave.metrics.score import notes_on_runs
 from unweave.training.flat_settings import differing, sort_key
 from unweave.training.grouping import data_identity, data_label, same_but_for_the_seed, settings_of
 from unweave.training.run_files import why_unused
@@ -285,6 +286,8 @@ def _section_notes(section: Section, level: float) -> list[str]:
     runs = [run for group in section.groups for run in group.runs]
     extremes = dict.fromkeys(run.extremes for run in runs if run.extremes)
     notes = [f"{section.data}: {each.advice}" for each in extremes]
+    proofs = notes_on_runs({run.name: Scores(run.scores) for run in runs if run.scores})
+    notes += [f"{section.data}: {each}" for each in proofs]
     notes += [
         f"the stored scores of {run.name} are not used: {run.unused}; name metrics to compute them"
         for run in runs

@@ -60,6 +60,7 @@ class RunData:
     explorable: bool  # whether there is a model to open
     reason: str = ""  # why there is none
     final: Mapping[str, float | None] = field(default_factory=dict)  # mean end of each log term
+    no_evidence: Mapping[str, str] = field(default_factory=dict)  # why scores prove nothing
 
 
 @dataclass(frozen=True)

@@ -15,6 +15,7 @@ from unweave.evaluation.compare import direction
 from unweave.evaluation.model import FittedModel
 from unweave.explorer.contents import Curves, RunData, Setting, State, TermLabel
 from unweave.explorer.paths import without_paths
+from unweave.metrics.score import NO_EVIDENCE
 from unweave.report.text import cut, is_aggregate, measured_title, metric_title
 from unweave.training.final_terms import final_terms, mean_terms
 from unweave.training.flat_settings import differing, flatten, value_text
@@ -64,6 +65,7 @@ def _of_folder(path: Path, rows: int) -> RunData:
     state = folder.status
     trained = folder.weights.exists() or bool(folder.states)
     reason = missing or ("" if trained else _REASONS[state])
+    scores = own_scores(folder, run, log) if run else {}
     return RunData(
         id=run.digest if run else path.name,
         name="",
@@ -71,12 +73,17 @@ def _of_folder(path: Path, rows: int) -> RunData:
         step=int(log[-1]["step"]) if log else 0,
         steps=int(settings["steps"] or 0),
         settings=settings,
-        scores=own_scores(folder, run, log) if run else {},
+        scores={key: score["value"] for key, score in scores.items()},
         log=curves(log),
         measures=curves(folder.read_measures(most=rows)),
         explorable=not reason,
         reason=reason,
         final=_ends(mean_terms(folder.read_log_end())),
+        no_evidence={
+            key: str(score["details"][NO_EVIDENCE])
+            for key, score in scores.items()
+            if NO_EVIDENCE in score["details"]
+        },
     )
 
 
@@ -135,15 +142,14 @@ def _of_model(model: FittedModel, rows: int) -> RunData:
     )
 
 
-def own_scores(folder: RunFolder, run: Run, log: Sequence[dict[str, Any]]) -> dict[str, float]:
+def own_scores(folder: RunFolder, run: Run, log: Sequence[dict[str, Any]]) -> dict[str, Any]:
     """Return the stored scores of a run on the split that it was trained on, if finite.
 
     Scores of an earlier step than the last of the log, or of other codes, are left out.
     """
     stored = folder.scores.get(split_of(run.data))
     used = stored["scores"] if stored and not why_unused(stored, log) else {}
-    scores = {key: score["value"] for key, score in used.items()}
-    return {key: value for key, value in scores.items() if _is_drawable(value)}
+    return {key: score for key, score in used.items() if _is_drawable(score["value"])}
 
 
 def curves(rows: Sequence[Row], most: int = MOST_ROWS) -> Curves:

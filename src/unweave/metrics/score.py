@@ -131,11 +131,11 @@ class Scores(dict[str, Score]):
     """
 
     def __repr__(self) -> str:
-        return "\n".join([aligned([self.columns(), *self.rows()]), *self.notes()])
+        return "\n".join([*self.notes(), aligned([self.columns(), *self.rows()])])
 
     def _repr_html_(self) -> str:
         notes = (Markup("<p>{}</p>").format(visible(note)) for note in self.notes())
-        return str(html_table(self.columns(), self.rows()) + Markup("").join(notes))
+        return str(Markup("").join(notes) + html_table(self.columns(), self.rows()))
 
     def columns(self) -> list[str]:
         """Return the header of the table, with the optional columns that a score has."""
@@ -155,17 +155,20 @@ class Scores(dict[str, Score]):
         return rows
 
     def notes(self) -> list[str]:
-        """Return the notes below the table: which scores are no evidence, and why.
+        """Return the notes above the table: which scores are no evidence, and why.
 
         >>> reason = {"no evidence": "24 rows are too few"}
         >>> print(Scores({key: Score(key, "", 1.0, details=reason) for key in ("mig", "sap")}))
+        no evidence: 24 rows are too few (all scores)
         metric  value
         mig     1.0000
         sap     1.0000
-        no evidence: 24 rows are too few (mig, sap)
         """
         reasons = grouped((why, key) for key, score in self.items() for why in score.no_evidence)
-        return [f"no evidence: {reason} ({', '.join(keys)})" for reason, keys in reasons.items()]
+        return [
+            f"no evidence: {reason} ({_listed(keys, len(self))})"
+            for reason, keys in reasons.items()
+        ]
 
     def to_json(self) -> dict[str, Any]:
         """Return `Score.to_json` of each score."""
@@ -202,12 +205,20 @@ def notes_on_runs(scores: Mapping[str, Scores]) -> list[str]:
     """
     pairs = ((run, key, score) for run, own in scores.items() for key, score in own.items())
     reasons = grouped((why, (run, key)) for run, key, score in pairs for why in score.no_evidence)
+    count = len({key for own in scores.values() for key in own})
     lines = []
     for reason, marked in reasons.items():
         runs, keys = (list(dict.fromkeys(each)) for each in zip(*marked, strict=True))
-        which = ", ".join(keys) if len(keys) <= _MOST_NAMED else f"{len(keys)} scores"
+        which = _listed(keys, count)
         lines.append(f"no evidence: {reason} ({which} in {len(runs)} of {len(scores)} runs)")
     return lines
+
+
+def _listed(keys: Sequence[str], among: int) -> str:
+    """Name scores, or count them if they are many or all."""
+    if len(keys) == among > 1:
+        return "all scores"
+    return ", ".join(keys) if len(keys) <= _MOST_NAMED else f"{len(keys)} of {among} scores"
 
 
 def _cells(score: Score) -> dict[str, str]:
