@@ -13,6 +13,8 @@ from datasets import SMALL
 from unweave.catalogue.methods import default_objectives
 from unweave.core.console import PlainConsole
 from unweave.core.progress import ProgressDisplay, fit_line
+from unweave.evaluation.fit import _lines_before
+from unweave.evaluation.tasks import Job, Task
 from unweave.training import train
 from unweave.training.progress import ConsoleProgress
 
@@ -59,14 +61,45 @@ def test_a_line_fits_and_has_step_time_left_and_loss(name, width, logged):
     shown.begin([run], 0)
     shown.advance(1, [row])
     shown.end()
-    assert all(len(line) <= width for line in lines_of(console))
+    assert all(len(line) <= width for line in lines_of(console)[1:])  # the terminal wraps the first
     last = lines_of(console)[-1]
     assert "1/1" in last
     assert "0:00:00" in last
     assert f"loss {row['loss']:.2f}" in last or f"loss {row['loss']:.2e}" in last
+    assert run.objective.kind in lines_of(console)[0]
     if width >= 80:
-        assert run.objective.kind in last
         assert "━" in last
+
+
+def test_a_usual_line_shows_the_terms_and_the_speed_in_80_columns():
+    """The speed did not fit, because the name was given room before it."""
+    console = terminal(80)
+    shown = ConsoleProgress(console)
+    shown.begin([uw.Run(steps=30_000)], 0)
+    shown._start -= 100
+    row = {"step": 25_000, "distortion": 123.45, "rate": 12.34, "loss": 172.81}
+    shown.advance(25_000, [row])
+    shown.end()
+    last = lines_of(console)[-1]
+    for text in ("25000/30000", "loss 172.81", "distortion 123.45", "rate 12.34", "250 steps/s"):
+        assert text in last
+
+
+def test_long_training_says_once_how_long_it_takes(monkeypatch):
+    """`12208 s left` had to be converted, and stood only in the lines of progress."""
+    now = [0.0]
+    monkeypatch.setattr("unweave.training.progress.time.monotonic", lambda: now[0])
+    console = PlainConsole(file=io.StringIO(), width=200)
+    shown = ConsoleProgress(console)
+    shown.begin([uw.Run(steps=30_000)], 0)
+    for step in (10, 20, 30):
+        now[0] += 4.07
+        shown.advance(step, [{"step": step, "loss": 5.0}])
+    shown.end()
+    text = console.file.getvalue()
+    assert text.count("beta-vae seed 0: about 3 h 23 min left at the present speed; Ctrl-C") == 1
+    assert "2.5 steps/s  3 h 23 min left" in text
+    assert " s left" not in text
 
 
 def test_the_loss_is_the_weighted_sum_of_the_terms(logged):
@@ -76,6 +109,23 @@ def test_the_loss_is_the_weighted_sum_of_the_terms(logged):
     assert "loss" in row  # of the generator, although the critic is updated too
 
 
+def test_plain_train_says_that_it_trains_the_default_run(unweave, monkeypatch, tmp_path):
+    """`unweave train` started 30,000 steps without a word about what it trains."""
+    jobs = []
+
+    def prepared(runs, datasets, *_, **__):
+        jobs.append(_lines_before(Job.prepare(Task(runs=tuple(runs)), datasets)))
+        return []
+
+    monkeypatch.setattr("unweave.evaluation.fit.train_runs", prepared)
+    code, _, err = unweave("train", "--store", tmp_path, "--device", "cpu")
+    assert (code, "no settings were given" in err) == (0, True)
+    code, _, err = unweave("train", "seed=1", "--store", tmp_path, "--device", "cpu")
+    assert (code, "no settings were given" in err) == (0, False)
+    what = "beta-vae, beta 4; 10 latent variables (Gaussian); shapes2d; 30,000 steps of 64"
+    assert [f"training {what} observations" in lines for lines in jobs] == [True, True]
+
+
 @pytest.mark.parametrize("width", [40, 60, 80, 100, 140])
 def test_large_numbers_fit(width):
     console = terminal(width)
@@ -83,7 +133,7 @@ def test_large_numbers_fit(width):
     shown.begin([uw.Run(steps=300_000)], 0)
     shown.advance(299_999, LONG)
     shown.end()
-    assert all(len(line) <= width for line in lines_of(console))
+    assert all(len(line) <= width for line in lines_of(console)[1:])  # the terminal wraps the first
     assert "299999/300000" in lines_of(console)[-1]
     assert "loss -12345.67" in lines_of(console)[-1]
 
@@ -94,7 +144,7 @@ def test_parts_of_a_line_are_dropped_in_order_until_it_fits():
         line = f"{found.name} {'-' * found.bar} {found.texts}".strip()
         assert len(line) <= width
         assert ("b 2" in line) <= ("a 1" in line)
-        assert found.bar >= 8 or not found.name
+        assert found.bar >= 4 or not found.name
     assert "b 2" in line
 
 

@@ -129,6 +129,12 @@ def train_command(
             f"measuring {', '.join(plan.metrics)} every {count_noun(plan.every, 'step')}, written "
             "to measures.jsonl of each run",
         )
+    if not assignments and not source:
+        err.print(
+            "no settings were given, so this trains the default run; for your own data, write "
+            "data=PATH; `unweave train --help` has examples",
+            soft_wrap=True,
+        )
     run_store = Store(store)
     outcomes = train_runs(
         runs,

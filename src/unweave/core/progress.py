@@ -18,7 +18,7 @@ from unweave.core.console import PlainConsole
 _SECONDS_BETWEEN_LINES = 5.0
 _SECONDS_BETWEEN_DISPLAYS = 0.2  # in a notebook
 _BAR = 16  # characters of a bar that has room
-_LEAST_BAR, _LEAST_NAME = 8, 6  # characters below which a bar or a name is left out
+_LEAST_BAR, _LEAST_NAME = 4, 6  # characters below which a bar or a name is left out
 
 
 class LineLayout(NamedTuple):
@@ -32,25 +32,25 @@ class LineLayout(NamedTuple):
 def fit_line(name: str, texts: Sequence[str], extra: Sequence[str], width: int) -> LineLayout:
     """Choose the parts of a progress line that fit into a width.
 
-    `texts` are always shown; then, as far as there is room, a short bar, the name, extra texts, and
+    `texts` are always shown; then, as far as there is room, a short bar, extra texts, the name, and
     a longer bar.
 
-    >>> fit_line("factor-vae seed 0", ["20/50", "0:01:40", "loss 73.19"], ["rate 12.1"], 60)
-    LineLayout(name='factor-vae seed 0', bar=16, texts='20/50 0:01:40 loss 73.19')
-    >>> fit_line("factor-vae seed 0", ["20/50", "0:01:40", "loss 73.19"], ["rate 12.1"], 40)
-    LineLayout(name='facto…', bar=8, texts='20/50 0:01:40 loss 73.19')
+    >>> fit_line("factor-vae seed 0", ["20/50", "0:01:40", "loss 73.19"], ["rate 12.1"], 80)
+    LineLayout(name='factor-vae seed 0', bar=16, texts='20/50 0:01:40 loss 73.19  rate 12.1')
+    >>> fit_line("factor-vae seed 0", ["20/50", "0:01:40", "loss 73.19"], ["rate 12.1"], 47)
+    LineLayout(name='facto…', bar=4, texts='20/50 0:01:40 loss 73.19  rate 12.1')
     """
     line = " ".join(texts)
     room = width - len(line) - 1  # for a bar, and a name with a space after it
     if room < _LEAST_BAR:
         return LineLayout("", 0, line)
-    spare = room - _LEAST_BAR - 1
-    shown = name if len(name) <= spare else f"{name[: spare - 1]}…" if spare >= _LEAST_NAME else ""
-    room -= len(shown) + 1 if shown else 0
     for text in extra:
         if _LEAST_BAR + 2 + len(text) <= room:
             line += f"  {text}"
             room -= 2 + len(text)
+    spare = room - _LEAST_BAR - 1
+    shown = name if len(name) <= spare else f"{name[: spare - 1]}…" if spare >= _LEAST_NAME else ""
+    room -= len(shown) + 1 if shown else 0
     return LineLayout(shown, min(_BAR, room), line)
 
 

@@ -55,6 +55,7 @@ from unweave.training.processes import ALONE, Processes
 from unweave.training.progress import ConsoleProgress, failure_text
 from unweave.training.remote_stores import store_root
 from unweave.training.run import Run
+from unweave.training.run_text import sweep_text
 from unweave.training.store import Store
 
 AnyProgress = bool | Progress | Callable[[int, Sequence[Row]], object]
@@ -314,9 +315,12 @@ def _lines_before(job: Job) -> list[str]:
     """Return what a user should know before a job is trained."""
     task, dataset = job.task, job.dataset
     held_out = job.validation.dataset if job.validation else None
-    own = settings_lines(task.runs, dataset, held_out) if is_own_data(task.runs[0].data) else []
+    if is_own_data(task.runs[0].data):
+        settings = settings_lines(task.runs, dataset, held_out)
+    else:
+        settings = [f"training {sweep_text(task.runs)}"]
     given = task.run_store, task.precision, job.monitor, job.processes
-    return [*notes(task.runs, dataset, *given), *own]
+    return [*notes(task.runs, dataset, *given), *settings]
 
 
 def _held_out_lines(outcomes: Sequence[Outcome]) -> list[str]:

@@ -10,7 +10,11 @@ from unweave.core.progress import ProgressDisplay
 from unweave.training.heartbeats import Worker
 from unweave.training.records import Row
 from unweave.training.run import Run
+from unweave.training.status import duration
 from unweave.training.step import LOSS
+
+_SETTLED = 5.0  # seconds after which the speed says how long training takes
+_LONG = 600.0  # seconds from which that is said
 
 
 @runtime_checkable
@@ -94,11 +98,11 @@ class ConsoleProgress:
         self.console = console
 
     def begin(self, runs: Sequence[Run], step: int) -> None:
-        """Show a bar, or print what starts."""
+        """Print what starts; a notebook has it in the bar."""
         self._name, self._steps = describe(runs), runs[0].steps
-        self._first, self._start = step, time.monotonic()
+        self._first, self._start, self._announced = step, time.monotonic(), False
         self._bars = self.console.is_terminal or self.console.is_jupyter
-        if not self._bars:
+        if not self.console.is_jupyter:
             one = len(runs) == 1
             verb = f"resume{'s' * one} at step {step}" if step else f"start{'s' * one}"
             how = f" (run {runs[0].digest})" if one else " each"
@@ -112,9 +116,16 @@ class ConsoleProgress:
     def advance(self, step: int, rows: Sequence[Row]) -> None:
         """Show the step and the terms."""
         rate = (step - self._first) / max(1e-9, time.monotonic() - self._start)
-        speed, left = f"{rate:.1f} steps/s", (self._steps - step) / max(rate, 1e-9)
+        speed, left = f"{rate:.{rate < 10:d}f} steps/s", (self._steps - step) / max(rate, 1e-9)
+        if not self._announced and time.monotonic() - self._start >= _SETTLED:
+            self._announced = True
+            if left >= _LONG:
+                self._print(
+                    f"{self._name}: about {duration(left)} left at the present speed; Ctrl-C stops "
+                    "training and keeps what is trained"
+                )
         terms = terms_text(rows)
-        detail = [*terms, speed] if self._bars else [speed, f"{left:.0f} s left", *terms]
+        detail = [*terms, speed] if self._bars else [speed, f"{duration(left)} left", *terms]
         self._display.update(self._name, step, detail=detail)
 
     def broke(self, run: Run, failure: Row) -> None:

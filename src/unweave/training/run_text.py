@@ -1,6 +1,7 @@
 """The configuration of a run in words: its parts, data and latent space."""
 
 import dataclasses
+from collections.abc import Sequence
 from typing import NamedTuple
 
 from unweave.data import Arrays, Data, Dataset, Folder, InMemory, Paired, Selected
@@ -15,6 +16,8 @@ from unweave.training.overrides import (
 )
 from unweave.training.records import RunSummary
 from unweave.training.run import Run
+
+_MOST = 3  # different values that are shown
 
 
 class Field(NamedTuple):
@@ -107,6 +110,28 @@ def objective_text(run: Run) -> str:
     divergences = [value.kind for value in values if isinstance(value, Divergence)]
     kind = run.objective.kind + (f" with {' and '.join(divergences)}" if divergences else "")
     return f"{kind}, {weights}" if weights else kind
+
+
+def sweep_text(runs: Sequence[Run]) -> str:
+    """Return in one line what is trained; where runs differ, a few of their values.
+
+    >>> sweep_text([Run(seed=seed) for seed in range(2)])
+    'beta-vae, beta 4; 10 latent variables (Gaussian); shapes2d; 30,000 steps of 64 observations'
+    """
+    columns = zip(
+        *(
+            (
+                objective_text(run),
+                latent_text(run.latent),
+                data_text(run.data),
+                f"{run.steps:,} steps of {run.batch_size:,} observations",
+            )
+            for run in runs
+        ),
+        strict=True,
+    )
+    texts = (list(dict.fromkeys(column)) for column in columns)
+    return "; ".join(" | ".join([*each[:_MOST], *["..."] * (len(each) > _MOST)]) for each in texts)
 
 
 def summary_of(run: Run) -> RunSummary:

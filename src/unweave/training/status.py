@@ -200,9 +200,13 @@ def status_lines(status: StoreStatus) -> Sequence[str]:
 def duration(seconds: float) -> str:
     """Return a time in words.
 
-    >>> duration(50), duration(4000), duration(400_000)
-    ('50 seconds', '67 minutes', '111 hours')
+    >>> duration(50), duration(4000), duration(12_208), duration(400_000)
+    ('50 seconds', '67 minutes', '3 h 23 min', '111 hours')
     """
     if seconds < 120:
         return f"{seconds:.0f} seconds"
-    return f"{seconds / 60:.0f} minutes" if seconds < 7200 else f"{seconds / 3600:.0f} hours"
+    minutes = round(seconds / 60)
+    if minutes < 120:
+        return f"{minutes} minutes"
+    hours = minutes // 60
+    return f"{hours} h {minutes % 60} min" if hours < 48 else f"{seconds / 3600:.0f} hours"
