@@ -46,6 +46,7 @@ def rings(count):
 def digit_files(tmp_path, monkeypatch):
     """Files of MNIST and Fashion-MNIST with rings in place of their images."""
     monkeypatch.setenv("UNWEAVE_DATA", str(tmp_path / "data"))
+    monkeypatch.setattr("unweave.data.published.base.verify", lambda *_: None)  # files of ours
     images, labels = rings(200)
     for kind in ("mnist", "fashion-mnist"):
         folder = tmp_path / "data" / kind

@@ -2,6 +2,7 @@
 
 import errno
 import hashlib
+import os
 
 import numpy as np
 import pytest
@@ -11,7 +12,7 @@ from published_files import digits
 from unweave.data import MNIST
 from unweave.data.cache import write_checked
 from unweave.data.published import download as sources
-from unweave.data.published.download import Source, fetch, find_problem
+from unweave.data.published.download import Source, fetch, find_problem, verify
 
 CONTENT = np.random.default_rng(0).integers(0, 256, 300_000, dtype=np.uint8).tobytes()
 DIGEST = f"sha256:{hashlib.sha256(CONTENT).hexdigest()}"
@@ -236,6 +237,44 @@ def test_size_and_checksum_are_verified(tmp_path):
     assert "has the checksum md5:" in find_problem(Source("a.bin", None, "md5:0"), tmp_path)
 
 
+def test_loading_compares_a_file_with_its_checksum_once(tmp_path, monkeypatch):
+    """Again only if it changed, also in place and with its old times, or if the record did."""
+    compared, checksums = [], sources.checksums
+    monkeypatch.setattr(sources, "checksums", lambda path: compared.append(1) or checksums(path))
+    path, known = tmp_path / "a.bin", Source("a.bin", 300_000, DIGEST)
+    path.write_bytes(CONTENT)
+    for _ in range(2):
+        verify(known, tmp_path)
+    assert len(compared) == 1
+    record = tmp_path / "a.bin.verified"
+    for content in (b"", record.read_bytes().replace(b"sha256:", b"sha257:")):
+        record.write_bytes(content)
+        verify(known, tmp_path)
+    assert len(compared) == 3
+    status = path.stat()
+    path.write_bytes(bytes([CONTENT[0] ^ 1]) + CONTENT[1:])
+    os.utime(path, ns=(status.st_atime_ns, status.st_mtime_ns))
+    for _ in range(2):
+        with pytest.raises(ValueError, match=r"a\.bin has the checksum sha256:.*download it again"):
+            verify(known, tmp_path)
+    path.write_bytes(CONTENT)
+    other = Source("a.bin", 300_000, f"{DIGEST[:-1]}x")
+    with pytest.raises(ValueError, match=r"a\.bin has the checksum"):
+        verify(other, tmp_path)
+
+
+def test_in_a_folder_that_is_not_writable_files_are_compared_each_time(tmp_path, monkeypatch):
+    def fail(*_):
+        raise PermissionError(errno.EACCES, "no")
+
+    (tmp_path / "a.bin").write_bytes(CONTENT)
+    monkeypatch.setattr(sources, "write_checked", fail)
+    monkeypatch.setattr(sources, "_record", fail)
+    verify(Source("a.bin", 300_000, DIGEST), tmp_path)
+    verify(Source("a.bin"), tmp_path)
+    assert [path.name for path in tmp_path.iterdir()] == ["a.bin"]
+
+
 def test_get_check_and_train_on_the_command_line(unweave, server, tmp_path, monkeypatch):
     monkeypatch.setenv("UNWEAVE_DATA", str(tmp_path / "data"))
     (made := tmp_path / "made").mkdir()
@@ -259,6 +298,9 @@ def test_get_check_and_train_on_the_command_line(unweave, server, tmp_path, monk
     code, out, err = unweave("train", "data=mnist", "data.split=train", *small)
     assert code == 0, err
     (tmp_path / "data" / "mnist" / files[0].name).write_bytes(b"x")
+    code, _, err = unweave("train", "data=mnist", "seed=1", *small)
+    assert (code, err.count("error: ")) == (2, 1)
+    assert "it again with `unweave data get mnist`" in " ".join(err.split())
     code, _, err = unweave("data", "check", "mnist")
     assert code == 2
     assert "has changed since it was downloaded" in err

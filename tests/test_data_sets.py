@@ -29,6 +29,7 @@ SETS = members(Published)
 @pytest.fixture(autouse=True)
 def place(tmp_path, monkeypatch):
     monkeypatch.setenv("UNWEAVE_DATA", str(tmp_path))
+    monkeypatch.setattr("unweave.data.published.base.verify", lambda *_: None)  # files of ours
     return tmp_path
 
 

@@ -54,6 +54,7 @@ def test_fifths_are_computed_within_each_class(tmp_path, monkeypatch):
     for label in range(10):
         assert np.bincount(fifths[labels == label, 0]).tolist() == [5] * 5
     monkeypatch.setenv("UNWEAVE_DATA", str(tmp_path))
+    monkeypatch.setattr("unweave.data.published.base.verify", lambda *_: None)  # files of ours
     (tmp_path / "mnist").mkdir()
     for split in ("train", "t10k"):
         (tmp_path / f"mnist/{split}-images-idx3-ubyte.gz").write_bytes(idx(images))

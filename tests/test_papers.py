@@ -142,6 +142,7 @@ VERDICTS = {  # of claims that do not depend on the size, by place in the paper
 @pytest.mark.usefixtures("sketches")
 def test_every_figure_is_reproduced_from_training_to_the_page(made, tmp_path, monkeypatch):
     monkeypatch.setenv("UNWEAVE_DATA", str(tmp_path / "data"))
+    monkeypatch.setattr("unweave.data.published.base.verify", lambda *_: None)  # files of ours
     (tmp_path / "data/mnist").mkdir(parents=True)
     digits(tmp_path / "data/mnist")
     key = (made.paper, made.figure)

@@ -21,7 +21,7 @@ from unweave.data.files.images import AT_ONCE, centre_crop, decoding
 from unweave.data.files.npy import NpyFile, write_npy
 from unweave.data.files.rows import Array, Rows, file_state
 from unweave.data.lattice import Factor, Lattice
-from unweave.data.published.download import Source
+from unweave.data.published.download import Source, verify
 from unweave.data.published.formats import reading_fetched
 from unweave.data.random_split import DataSplit
 
@@ -140,6 +140,8 @@ class PublishedSpec(ABC):
                 f"{self.kind} is not in {self.folder} ({absent}): `unweave data get {self.kind}` "
                 f"{'explains how to download it manually' if self.ABOUT.hand else 'downloads it'}"
             )
+        for source in self.sources:
+            verify(source, self.folder)
         content = self.read()
         lattice = self.ABOUT.lattice
         count, expected = content.rows.shape[0], self.ABOUT.count

@@ -2,7 +2,7 @@
 
 An interrupted download resumes, tries every mirror, and only becomes the file once it is complete
 and its checksum is right. If no checksum is published, that of the first download is recorded and
-compared from then on.
+compared from then on. Files are compared again when they are loaded, if they have changed since.
 """
 
 import errno
@@ -14,6 +14,7 @@ import urllib.error
 import urllib.request
 import warnings
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -88,6 +89,33 @@ def fetch(
     return path
 
 
+class _Verified(NamedTuple):
+    """The size and times of a file when it was compared, and the checksum that it has to have."""
+
+    size: int
+    times: tuple[int, int]
+    digest: str | None
+
+
+def verify(source: Source, folder: Path) -> None:
+    """Compare a file with its checksum, unless this was done and it has not changed since."""
+    path = folder / source.name
+    record = path.with_name(f"{path.name}.verified")
+    status = path.stat()
+    times = (status.st_mtime_ns, status.st_ctime_ns)
+    found = _Verified(status.st_size, times, source.digest or _records(folder).get(source.name))
+    with suppress(OSError, ValueError, RecursionError):
+        if read_checked(record, _Verified) == found:
+            return
+    if problem := find_problem(source, folder):
+        raise ValueError(
+            f"{problem}: delete it, and download it again with `unweave data get {folder.name}`"
+        )
+    with suppress(OSError):  # in a folder that is not writable it is compared each time
+        if digest := source.digest or _records(folder).get(source.name):
+            write_checked(record, found._replace(digest=digest))
+
+
 def find_problem(source: Source, folder: Path) -> str | None:
     """Verify a file: return what is wrong with it, or None. Record an unknown checksum."""
     path = folder / source.name
@@ -101,7 +129,8 @@ def find_problem(source: Source, folder: Path) -> str | None:
         return f"{path} has the checksum {mine}, and the published file {source.digest}"
     records = _records(folder)
     if source.name not in records:
-        _record(folder, source.name, digests[0])
+        with suppress(OSError):  # a folder that is not writable
+            _record(folder, source.name, digests[0])
     elif records[source.name] != digests[0]:
         return (
             f"{path} has changed since it was downloaded: its checksum is {digests[0]}, and was "
