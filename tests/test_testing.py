@@ -2,6 +2,7 @@
 
 import dataclasses
 import itertools
+from typing import ClassVar
 
 import numpy as np
 import pytest
@@ -10,6 +11,7 @@ from torch import nn
 
 import unweave as uw
 from datasets import CRITIC, LATENTS, LIKELIHOODS
+from unweave.core.noise import Noise
 from unweave.core.schedules import Weight
 from unweave.core.spec import members
 from unweave.data import Blobs, Data, Paired, Published, Selected, Subset
@@ -155,9 +157,40 @@ class Silent(VAEObjective):
         return ""
 
 
+@uw.spec
+class Penalised(VAEObjective):
+    """It adds a penalty that has no gradient, and is tiny where the means are near 0, or large."""
+
+    shape: str
+
+    def loss(self, forward, batch, noise):
+        mean = forward.q.mean
+        penalty = {
+            "tiny": lambda: 1e-3 * mean.square().sum(-1).square(),
+            "covariance": lambda: torch.cov(mean.T).square().sum(),
+            "half": lambda: mean.square().sum(-1) * mean.detach().square().sum(-1),
+        }[self.shape]()
+        if self.shape != "half":
+            penalty = penalty.detach()
+        return elbo_terms(forward) | {"penalty": Term(1.0, penalty)}
+
+
+@uw.spec
+class Unrepeatable(VAEObjective):
+    """It draws with torch's own random numbers."""
+
+    def loss(self, forward, batch, noise):
+        noisy = forward.q.mean + 1e-6 * torch.randn(forward.q.mean.shape)
+        return elbo_terms(forward) | {"noisy": Term(0.0, noisy.square().sum(-1))}
+
+
 @pytest.mark.parametrize(
     ("objective", "law"),
     [
+        (Penalised("tiny"), "term penalty of player model: its gradient"),
+        (Penalised("covariance"), "term penalty of player model: its gradient"),
+        (Penalised("half"), "term penalty of player model: its gradient"),
+        (Unrepeatable(), "terms of the loss: the same noise gives other values"),
         (Detached(), "finite differences"),
         (Summed(), "term more: expected one value"),
         (Silent(), "must be None or a reason"),
@@ -165,7 +198,7 @@ class Silent(VAEObjective):
         (Misreported("no rate"), "the terms of the model must include distortion"),
         (Misreported("a tenth"), "term rate: expected its mean over the batch"),
     ],
-    ids=lambda part: getattr(part, "mistake", type(part).__name__),
+    ids=lambda part: getattr(part, "mistake", getattr(part, "shape", type(part).__name__)),
 )
 def test_mistakes_of_an_objective_are_caught(objective, law):
     with pytest.raises(AssertionError, match=law):
@@ -265,9 +298,62 @@ class ReversedCodes(Gaussian):
         return q.mean.flip(-1)
 
 
+class TorchNoise(DiagonalGaussian):
+    """It draws with torch's own random numbers."""
+
+    def rsample(self, noise, shape=()):
+        return self.mean + self.stddev * torch.randn((*shape, *self.mean.shape)).to(self.mean)
+
+
+class NumpyNoise(DiagonalGaussian):
+    """It draws with NumPy's random numbers."""
+
+    def rsample(self, noise, shape=()):
+        drawn = np.random.default_rng().standard_normal((*shape, *self.mean.shape))
+        return self.mean + self.stddev * torch.from_numpy(drawn)
+
+
+class SameNoise(DiagonalGaussian):
+    """It draws the same numbers each time."""
+
+    def rsample(self, noise, shape=()):
+        return super().rsample(Noise(0), shape)
+
+
+class UnrepeatablePosterior(Gaussian):
+    draws: ClassVar = TorchNoise
+
+    def posterior(self, raw):
+        q = super().posterior(raw)
+        return self.draws(q.loc, q.log_scale)
+
+
+class NumpyPosterior(UnrepeatablePosterior):
+    draws: ClassVar = NumpyNoise
+
+
+class SamePosterior(UnrepeatablePosterior):
+    draws: ClassVar = SameNoise
+
+
+class UnrepeatableDensity(LaplaceDensity):
+    def rsample(self, noise, shape=()):
+        uniform = torch.rand((*shape, *self.zero.shape), dtype=self.zero.dtype)
+        return self.zero - (2 * uniform - 1).sign() * torch.log1p(-(2 * uniform - 1).abs())
+
+
+class UnrepeatablePrior(uw.Laplace):
+    def density(self, zero):
+        return UnrepeatableDensity(zero, 1.0)
+
+
 @pytest.mark.parametrize(
     ("block", "law"),
     [
+        (UnrepeatablePosterior(2), r"q\(z\|x\): the same noise gives other values"),
+        (NumpyPosterior(2), r"q\(z\|x\): the same noise gives other values"),
+        (SamePosterior(2), r"q\(z\|x\): other noise gives the same values"),
+        (UnrepeatablePrior(2), r"p\(z\): the same noise gives other values"),
         (WrongRate(2), "rate: differs"),
         (WrongNames(2), "one distinct name"),
         (
@@ -313,6 +399,59 @@ class Idle(BaseNetwork):
 def test_mistakes_of_a_network_are_caught(network, law):
     with pytest.raises(AssertionError, match=law):
         check_network(network, shape=(1, 6, 6))
+
+
+class BatchSoftmax(nn.Module):
+    """It divides by a sum over the batch."""
+
+    def forward(self, x):
+        return x.softmax(0)
+
+
+class Standardised(nn.Module):
+    """It subtracts the mean of the batch."""
+
+    def forward(self, x):
+        return x - x.mean(0)
+
+
+@uw.spec
+class Mixing(BaseNetwork):
+    """Its encoder or its decoder mixes the rows of a batch."""
+
+    encodes: bool
+    normalised: bool = False
+
+    def encoder(self, shape, outputs):
+        last = self._layer() if self.encodes else nn.Identity()
+        return nn.Sequential(nn.Linear(*shape, len(outputs)), last)
+
+    def decoder(self, size, shape):
+        first = nn.Identity() if self.encodes else self._layer()
+        return nn.Sequential(first, nn.Linear(size, *shape))
+
+    def _layer(self):
+        return Standardised() if self.normalised else BatchSoftmax()
+
+
+@pytest.mark.parametrize("normalised", [True, False], ids=["mean", "softmax"])
+@pytest.mark.parametrize("encodes", [True, False], ids=["encoder", "decoder"])
+def test_a_network_that_mixes_rows_is_caught(encodes, normalised):
+    part = "encoder" if encodes else "decoder"
+    with pytest.raises(AssertionError, match=f"{part}: a row of its output depends on the other"):
+        check_network(Mixing(encodes, normalised), shape=(6,))
+
+
+def test_batch_normalisation_with_running_statistics_passes():
+    def check(bias):
+        encoder = nn.Sequential(nn.Linear(7, 6, bias), nn.BatchNorm1d(6))
+        check_network(uw.Modules(encoder, nn.Linear(3, 7)), (7,), latent=Gaussian(3))
+
+    check(bias=False)
+    with pytest.raises(
+        AssertionError, match=r"bias differs by .* in lanes and alone; .* bias=False"
+    ):
+        check(bias=True)
 
 
 @uw.spec

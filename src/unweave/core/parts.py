@@ -317,7 +317,10 @@ def _accepted(value: Any, bases: tuple[type, ...]) -> Any:
     if not isinstance(value, bases):
         names = " or ".join(each.__name__ for each in bases)
         raise ValueError(f"expected a shipped part or a class derived from {names}, got {value!r}")
-    named = {n for each in cls.__mro__ if is_outside(each) for n in inspect.get_annotations(each)}
+    owners = [inspect.get_annotations(each) for each in cls.__mro__ if is_outside(each)]
+    named = {
+        name for hints in owners for name, hint in hints.items() if "ClassVar" not in str(hint)
+    }
     fields = getattr(cls, "__dataclass_fields__", None)
     if fields is None or not named <= fields.keys():
         raise ValueError(

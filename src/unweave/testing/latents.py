@@ -12,6 +12,7 @@ from unweave.objectives import VAE
 from unweave.testing.laws import (
     DRAWS,
     check_mean,
+    check_noise,
     check_spec,
     check_training,
     require,
@@ -25,10 +26,11 @@ def check_latent(block: Latent) -> None:
     """Check a latent block.
 
     The spec survives a round trip through JSON; sizes and shapes agree; samples of posterior and
-    prior have the stated moments and densities, which are products where variables are stated to be
-    independent; the rate is the mean of log q(z|x) - log p(z), also of each variable; the code of a
-    variable depends on its posterior alone; everything works under `torch.vmap`; traversals are
-    finite; and the block trains in lanes and after an interruption.
+    prior are functions of the noise that they are given, and have the stated moments and densities,
+    which are products where variables are stated to be independent; the rate is the mean of log
+    q(z|x) - log p(z), also of each variable; the code of a variable depends on its posterior alone;
+    everything works under `torch.vmap`; traversals are finite; and the block trains in lanes and
+    after an interruption.
     """
     check_spec(block, Run(latent=block))
     require(sum(block.variables) == block.size, "variables must add up to the size of the block")
@@ -39,6 +41,8 @@ def check_latent(block: Latent) -> None:
     )
     raw = 0.5 * Noise(0).normal((4, block.outputs), "raw", torch.float64)
     q, p = block.posterior(raw), _prior(block)
+    check_noise("samples of q(z|x)", q.rsample)
+    check_noise("samples of p(z)", lambda noise: p.rsample(noise, (7,)))
     z = with_hard_samples(q).rsample(Noise(1), (DRAWS,))
     expected = {
         "mean of q": (q.mean.shape, (4, block.size)),

@@ -6,13 +6,14 @@ import contextlib
 import dataclasses
 import math
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
 import torch
 from torch import Tensor
 
+from unweave.core.noise import Noise
 from unweave.core.spec import digest, from_json, to_json
 from unweave.data import Blobs, Data
 from unweave.data.dataset import Dataset
@@ -68,6 +69,27 @@ def check_mean(name: str, samples: Tensor, expected: Tensor) -> None:
     )
 
 
+def check_noise(what: str, draw: Callable[[Noise], Tensor], varies: bool = True) -> None:
+    """Draws are functions of the noise: a run could not be resumed or trained in lanes otherwise.
+
+    Args:
+        what: the distribution that is drawn from.
+        draw: a function of the noise.
+        varies: whether other noise must give other values.
+    """
+    one, again, other = (draw(Noise(seed)).detach() for seed in (1, 1, 2))
+    advice = "draw with noise.normal and noise.uniform, not with torch's or NumPy's own numbers"
+    require(
+        torch.equal(one, again),
+        f"{what}: the same noise gives other values each time, so runs are not reproducible; "
+        f"{advice}",
+    )
+    require(
+        not (varies and torch.equal(one, other)),
+        f"{what}: other noise gives the same values, as every step and seed would have; {advice}",
+    )
+
+
 class _Interruption(Exception):
     """Raised to stop a run in the middle."""
 
@@ -107,4 +129,9 @@ def _check_weights(what: str, one: Outcome, other: Outcome, tolerance: float) ->
     assert other.weights is not None
     for name, value in one.weights.items():
         away = float((value - other.weights[name]).abs().max()) if value.numel() else 0.0
-        require(away <= tolerance, f"{name} differs by {away:.3g} between training {what}")
+        cause = "; a bias before batch normalisation does, as it has no effect: use bias=False"
+        require(
+            away <= tolerance,
+            f"{name} differs by {away:.3g} between training {what}"
+            + (cause if tolerance and name.endswith("bias") else ""),
+        )

@@ -14,7 +14,7 @@ from unweave.latents import Gaussian
 from unweave.likelihoods import Likelihood, Observation
 from unweave.networks import MLP
 from unweave.objectives import VAE
-from unweave.testing.laws import DRAWS, check_mean, check_spec, check_training, require
+from unweave.testing.laws import DRAWS, check_mean, check_noise, check_spec, check_training, require
 from unweave.training.run import Run
 
 _OUTPUTS = (-1.5, 0.0, 0.7)  # of the decoder
@@ -27,9 +27,9 @@ def check_likelihood(likelihood: Likelihood) -> None:
     """Check a likelihood.
 
     The spec survives a round trip through JSON; `log_prob`, `mean` and `sample` have the right
-    shapes; samples have the stated mean and density, which integrates (or sums) to 1, for one value
-    and for several together; everything works under `torch.vmap`; and a model trains in lanes and
-    after an interruption.
+    shapes; samples are functions of the noise that they are given, and have the stated mean and
+    density, which integrates (or sums) to 1, for one value and for several together; everything
+    works under `torch.vmap`; and a model trains in lanes and after an interruption.
     """
     check_spec(likelihood, Run(likelihood=likelihood))
     _check_shapes(likelihood)
@@ -61,6 +61,7 @@ def _check_shapes(likelihood: Likelihood) -> None:
     raw = torch.zeros(5, *likelihood.raw_shape(shape), dtype=torch.float64)
     p = _observation(likelihood, raw)
     require(hasattr(p, "sample"), "p(x|z) must have a method sample(noise)")
+    check_noise("samples of p(x|z)", p.sample)
     x = p.sample(Noise(0))
     for name, came, wanted in (
         ("mean", p.mean, (5, *shape)),

@@ -6,6 +6,7 @@ import dataclasses
 
 import numpy as np
 import torch
+from torch import nn
 
 from unweave.core.noise import seeded
 from unweave.data import from_array
@@ -23,9 +24,9 @@ def check_network(
 ) -> None:
     """Check a network.
 
-    Encoder and decoder have the stated shapes; each weight has a gradient; weights start with other
-    values for other seeds, and with the same for the same seed; runs in lanes equal runs alone; and
-    an interrupted run ends with the same bits.
+    Encoder and decoder have the stated shapes, and map each row by itself in evaluation; each
+    weight has a gradient; weights start with other values for other seeds, and with the same for
+    the same seed; runs in lanes equal runs alone; and an interrupted run ends with the same bits.
 
     Args:
         network: the spec of an encoder and a decoder.
@@ -50,19 +51,37 @@ def check_network(
     for part, value in (("encoder", raw), ("decoder", out)):
         module = encoder if part == "encoder" else decoder
         parameters = dict(module.named_parameters())
-        if not parameters:
-            continue
-        gradients = torch.autograd.grad(
-            value.square().sum(), list(parameters.values()), allow_unused=True
-        )
-        idle = [n for n, g in zip(parameters, gradients, strict=True) if g is None or not g.any()]
-        require(not idle, f"{part}: these parameters get no gradient: {', '.join(idle)}")
+        if parameters:
+            weights = list(parameters.values())
+            gradients = torch.autograd.grad(value.square().sum(), weights, allow_unused=True)
+            pairs = zip(parameters, gradients, strict=True)
+            idle = [name for name, g in pairs if g is None or not g.any()]
+            require(not idle, f"{part}: these parameters get no gradient: {', '.join(idle)}")
+        _check_rows(part, module, shape if part == "encoder" else (block.size,))
     images = np.random.default_rng(0).integers(0, 2, (40, *shape)).astype(np.uint8)
     data, dataset = from_array(images, axes="nchw" if len(shape) == 3 else None)
     run = Run(data=data, latent=latent or Gaussian(3), objective=VAE(), network=network,
               batch_size=16)  # fmt: skip
     _check_seeds(run.resolve(dataset), dataset.shape)
     check_training(run, dataset)
+
+
+@torch.no_grad()
+def _check_rows(part: str, module: nn.Module, shape: Shape) -> None:
+    """After training, the code of an observation does not depend on those encoded with it."""
+    was_training = module.training
+    module.eval()
+    x, others = torch.rand(2, 5, *shape)
+    others[0] = x[0]
+    row, same = module(x)[0], module(others)[0]
+    module.train(was_training)
+    require(
+        torch.allclose(row, same, rtol=1e-3, atol=1e-5),
+        f"{part}: a row of its output depends on the other rows of the batch (it changes by "
+        f"{float((row - same).abs().max()):.3g} with them), so codes would depend on what is "
+        "encoded together; take no mean, sum or softmax over the batch, or use running statistics "
+        "in evaluation, as nn.BatchNorm1d does",
+    )
 
 
 def _check_seeds(run: Run, shape: Shape) -> None:
