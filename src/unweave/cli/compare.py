@@ -57,12 +57,12 @@ def compare_command(
         typer.Option(
             "--pairwise",
             help="Also print the differences of all pairs of groups, with p-values corrected by "
-            "Holm's method; with --csv print only these, with --json include them.",
+            "Holm's method. CSV then has only these, and JSON has them as well.",
         ),
     ] = False,
     device: DeviceOption = "auto",
     html: Annotated[
-        Path | None, typer.Option(help="Also write a self-contained page to this file.")
+        Path | None, typer.Option(help="Also write the comparison to this file, as an HTML page.")
     ] = None,
     overwrite: OverwriteOption = False,
     json_output: Annotated[

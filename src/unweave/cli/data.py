@@ -191,7 +191,9 @@ def preview_command(
 
 @data_app.command(name="features")
 def features_command(
-    name: Annotated[str, typer.Argument(help="A run.")],
+    name: Annotated[
+        str, typer.Argument(help="A run, given by digest, start of a digest, or folder.")
+    ],
     classes: Annotated[
         int, typer.Option(min=2, help="Number of classes per latent dimension.")
     ] = 5,

@@ -38,7 +38,9 @@ def estimate_command(
     lanes: Annotated[
         int | None,
         typer.Option(
-            min=1, help="Maximum number of runs per task (by default as in `unweave train --on`)."
+            min=1,
+            help="Largest number of runs that a worker trains side by side (by default as in "
+            "`unweave train --on`).",
         ),
     ] = None,
     seconds: Annotated[
@@ -46,27 +48,29 @@ def estimate_command(
         typer.Option(
             min=1e-3,
             max=1e7,
-            help="Training time per run in seconds, as its share of a task (by default measured "
+            help="Seconds of training per run: of runs side by side, their time divided by their "
+            "number (by default measured "
             "on this machine).",
         ),
     ] = None,
     device: DeviceOption = "auto",
     precision: PrecisionOption = "fp32",
     price: Annotated[
-        float | None, typer.Option(min=0, max=1e6, help="Price per worker-hour.")
+        float | None, typer.Option(min=0, max=1e6, help="Price of a worker per hour.")
     ] = None,
     starting: Annotated[
         float,
-        typer.Option(min=0, max=_DAY, help="Seconds from the start of a task to its first step."),
+        typer.Option(min=0, max=_DAY, help="Seconds that a worker needs before its first step."),
     ] = 60.0,
     checkpoint_seconds: Annotated[
         float, typer.Option(min=0.1, max=_DAY, help="Seconds between checkpoints.")
     ] = 30.0,
     saving: Annotated[
-        float, typer.Option(min=0, max=_DAY, help="Seconds to write a checkpoint of a task.")
+        float,
+        typer.Option(min=0, max=_DAY, help="Seconds that a worker needs to write a checkpoint."),
     ] = 1.0,
     preemptions: Annotated[
-        float, typer.Option(min=0, max=60, help="Preemptions per worker-hour.")
+        float, typer.Option(min=0, max=60, help="Mean number of preemptions of a worker per hour.")
     ] = 0.0,
     waiting: Annotated[
         float,

@@ -32,14 +32,14 @@ def share_command(
         int,
         typer.Option(
             min=1,
-            help="Number of these that are also shown as images or curves; they take most of the "
-            "space.",
+            help="Number of observations that are also shown as images or curves, most of the page's "
+            "size.",
         ),
     ] = 2_000,
     embedding: Annotated[
         str | None,
         typer.Option(
-            help="Also embed the codes in a plane by umap or pacmap, which are extra packages (by "
+            help="Also draw the codes in a plane by umap or pacmap, which need extra packages (by "
             "default principal components only)."
         ),
     ] = None,

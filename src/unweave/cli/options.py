@@ -34,7 +34,7 @@ StoreOption = Annotated[
     typer.Option(
         parser=_open_store,
         metavar="PATH",
-        help="Folder that contains the runs, or a URL such as s3://bucket/study.",
+        help="The store: a folder that contains runs, or a URL such as s3://bucket/study.",
     ),
 ]
 AssignmentsArgument = Annotated[
@@ -50,7 +50,9 @@ FromOption = Annotated[
 GridOption = Annotated[
     bool,
     typer.Option(
-        "--grid", help="Take all runs of the preset's grid (by default only its base run)."
+        "--grid",
+        help="Use all runs of the preset's experiment: every combination of the seeds and settings "
+        "in the paper (by default one run).",
     ),
 ]
 PrecisionOption = Annotated[
@@ -69,24 +71,31 @@ SelectOption = Annotated[
 FeaturesOption = Annotated[
     Path | None,
     typer.Option(
-        help="File of learned classes that --select may refer to, as written by "
-        "`unweave data features`."
+        help="File from `unweave data features`, with which --select can hold out combinations of "
+        "classes and latent variables, such as class=7,z3=4."
     ),
 ]
 DataOption = Annotated[
     Path | None,
-    typer.Option(help="Where the data of the runs are, if they have moved since training."),
+    typer.Option(help="Where the data of the runs are now, if they have moved since training."),
 ]
-RowsOption = Annotated[int, typer.Option(min=2, help="Number of observations to encode.")]
+RowsOption = Annotated[
+    int, typer.Option(min=2, help="Number of observations to encode (all, if there are fewer).")
+]
 
 OverwriteOption = Annotated[
-    bool, typer.Option("--overwrite", help="Replace an existing file that unweave did not write.")
+    bool,
+    typer.Option(
+        "--overwrite",
+        help="Replace the output file even if something else wrote it (by default only files that "
+        "unweave wrote are replaced).",
+    ),
 ]
 
 OnOption = Annotated[
     str,
     typer.Option(
-        help="Where to run: local (all GPUs of this machine), ray or slurm, with settings as in "
+        help="What to run on: local (this machine and its GPUs), ray or slurm, with settings as in "
         "ray:address=auto or slurm:partition=gpu,minutes=240."
     ),
 ]
@@ -94,13 +103,13 @@ LanesOption = Annotated[
     int | None,
     typer.Option(
         min=1,
-        help="Maximum number of runs per task (by default 64, or fewer so that every worker has "
-        "work; no limit if this process trains).",
+        help="Largest number of runs that a worker takes at once; it trains them side by side, as "
+        "lanes (by default 64, or fewer if some workers would get none; no limit without workers).",
     ),
 ]
 RetryFailedOption = Annotated[
     bool,
-    typer.Option("--retry-failed", help="Restart failed runs from their last checkpoint."),
+    typer.Option("--retry-failed", help="Try failed runs again, from their last checkpoint."),
 ]
 
 SplitOption = Annotated[
@@ -133,22 +142,30 @@ class ScoringOptions:
     ] = ""
     interval: Annotated[
         float | None,
-        typer.Option(help="Confidence level of an interval, such as 0.95."),
+        typer.Option(help="Add a confidence interval of this level, such as 0.95, to each score."),
     ] = None
     resamples: Annotated[
-        int, typer.Option(help="Number of random subsets of the rows for each interval.")
+        int,
+        typer.Option(
+            help="Number of random subsets of the rows from which an interval is computed."
+        ),
     ] = 200
     null: Annotated[
         bool,
         typer.Option("--null", help="Also score shuffled factors, which gives the chance level."),
     ] = False
     reseeds: Annotated[
-        int, typer.Option(help="Number of extra seeds, for the standard deviation over seeds.")
+        int,
+        typer.Option(
+            help="Compute each metric again with this many other random seeds (at least 2), and "
+            "add the standard deviation over them."
+        ),
     ] = 0
     ceiling: Annotated[
         bool,
         typer.Option(
-            "--ceiling", help="Also score the factors themselves as codes: the best score possible."
+            "--ceiling",
+            help="Also score the factors as if they were codes: the best score possible.",
         ),
     ] = False
     continuous: Annotated[
@@ -158,7 +175,7 @@ class ScoringOptions:
             "default real-valued factors whose values do not repeat)."
         ),
     ] = None
-    seed: Annotated[int, typer.Option(min=0, help="Seed of the metrics' randomness.")] = 0
+    seed: Annotated[int, typer.Option(min=0, help="Random seed of the metrics.")] = 0
     json: Annotated[bool, typer.Option("--json", help="Print JSON instead of a table.")] = False
     csv: Annotated[
         bool, typer.Option("--csv", help="Print CSV, including the parts of each score.")

@@ -55,7 +55,8 @@ def reproduce_command(
         int | None, typer.Option(min=0, help="Train at most this many networks.")
     ] = None,
     merge: Annotated[
-        list[Path] | None, typer.Option(help="Add a file of results from another machine.")
+        list[Path] | None,
+        typer.Option(help="Add the results in a file from another machine (repeatable)."),
     ] = None,
     train_only: Annotated[
         bool, typer.Option("--train-only", help="Train and store the results; draw nothing.")

@@ -39,8 +39,8 @@ def runs_command(
         str,
         typer.Option(
             metavar="NAME",
-            help="Sort by a setting, term, measured value or score, such as rate; -mig puts the "
-            "largest first (by default the newest is last).",
+            help="Sort by a setting, term, measured value or score: rate puts the smallest rate "
+            "first, -mig the largest mig (by default the newest run is last).",
         ),
     ] = "",
     columns: Annotated[
@@ -52,7 +52,7 @@ def runs_command(
     ] = "",
     json_output: Annotated[bool, typer.Option("--json", help="Print everything as JSON.")] = False,
     csv_output: Annotated[
-        bool, typer.Option("--csv", help="Print settings that differ, terms and scores.")
+        bool, typer.Option("--csv", help="Print CSV: settings that differ, terms and scores.")
     ] = False,
 ) -> None:
     """List the runs of a store: finished, running, stopped (resumable), failed or not started.

@@ -17,16 +17,20 @@ def score_command(
     ],
     labels: Annotated[
         Path | None,
-        typer.Argument(help="Factors, if they are in another file (as --factors)."),
+        typer.Argument(help="The factors, if they are in another file; the same as --factors."),
     ] = None,
     factors: Annotated[
-        Path | None, typer.Option(help="Factors, if they are in another file.")
+        Path | None, typer.Option(help="The factors, if they are in another file.")
     ] = None,
     codes_key: Annotated[
-        str, typer.Option(help="Array or columns of codes (by default `codes`).")
+        str,
+        typer.Option(help="Name of the array of codes, or of its columns (by default `codes`)."),
     ] = "",
     factors_key: Annotated[
-        str, typer.Option(help="Array or columns of factors (by default `factors`).")
+        str,
+        typer.Option(
+            help="Name of the array of factors, or of its columns (by default `factors`)."
+        ),
     ] = "",
     *,
     options: ScoringOptions,

@@ -34,7 +34,9 @@ caption{{font-weight:600}}th{{font-weight:600}}table{{margin:1rem 0}}
 def status_command(
     name: Annotated[
         str | None,
-        typer.Argument(help="A run, to print what workers logged about it (by default all runs)."),
+        typer.Argument(
+            help="Print what workers logged about this run (by default, the status of all runs)."
+        ),
     ] = None,
     store: StoreOption = DEFAULT_STORE,
     json_output: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
@@ -50,8 +52,7 @@ def status_command(
         typer.Option(
             min=1,
             max=86_400,
-            help="Show the status again after this many seconds, until all runs are done (by "
-            "default it is shown once).",
+            help="Show the status every so many seconds until all runs are done (by default once).",
         ),
     ] = None,
     overwrite: OverwriteOption = False,

@@ -52,7 +52,12 @@ def train_command(
     ] = 30.0,
     threads: Annotated[
         int,
-        typer.Option(min=0, max=1024, help="Number of CPU threads; 0 uses all available cores."),
+        typer.Option(
+            min=0,
+            max=1024,
+            help="Number of CPU threads; 0 uses all available cores. If other programs keep the "
+            "machine busy, 1 is often faster.",
+        ),
     ] = 0,
     precision: PrecisionOption = "fp32",
     measure: Annotated[
