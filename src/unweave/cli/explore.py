@@ -32,8 +32,8 @@ def share_command(
         int,
         typer.Option(
             min=1,
-            help="Number of observations that are also shown as images or curves, most of the page's "
-            "size.",
+            help="Number of observations that are also shown as images or curves, which take most "
+            "of the space.",
         ),
     ] = 2_000,
     embedding: Annotated[
