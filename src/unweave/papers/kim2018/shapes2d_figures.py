@@ -124,9 +124,12 @@ def _remarks(ours: Group, theirs: Group) -> str:
         early = network.curve("terms/rate")[1][0]
         scores[bool(early > _FAR)].append(f"{network.value(OURS):.2f}")
     high, low = (", ".join(scores[far]) or "none" for far in (True, False))
+    by_seed = [{n.run.seed: n.value(OURS) for n in group.networks} for group in (ours, theirs)]
+    pairs = [by_seed[0][seed] - by_seed[1][seed] for seed in by_seed[0] if seed in by_seed[1]]
     return texts_of("fig5")(
         "noticed", count=len(scores[True]), all=len(ours.networks), far=_FAR, high=high, low=low,
-        difference=STATED_DIFFERENCE,
+        difference=STATED_DIFFERENCE, unpaired=ours.difference(theirs, OURS),
+        paired=mean_over_networks(np.array(pairs or [math.nan])),
         needed=networks_needed(ours.values(OURS), theirs.values(OURS), STATED_DIFFERENCE),
     )  # fmt: skip
 
