@@ -1,6 +1,7 @@
 """Mistakes in users' own parts: each error says what to do."""
 
 import importlib
+import json
 import linecache
 import sys
 
@@ -11,12 +12,13 @@ import unweave as uw
 from unweave.core import parts
 from unweave.core.assignments import override
 from unweave.metrics import metric
-from unweave.networks import BaseNetwork
+from unweave.networks import BaseNetwork, modules
 from unweave.objectives import VAEObjective
 from unweave.testing import check_dataset, check_metric, check_objective
 from unweave.training.run import Run
 
 SOURCE = """
+import numpy as np
 import unweave as uw
 from unweave.objectives import VAEObjective, elbo_terms
 
@@ -27,6 +29,12 @@ class Other(VAEObjective):
 
     def loss(self, forward, batch, noise):
         return elbo_terms(forward)
+
+
+@uw.spec
+class Points:
+    def load(self, device):
+        return uw.data.array_dataset(np.random.default_rng(0).random((40, 2))).to(device)
 """
 
 
@@ -51,6 +59,65 @@ def test_a_stored_part_whose_class_has_changed_is_not_called_damaged(module, cha
     assert code == 2
     assert "restore it, or train again" in err
     assert "damaged" not in err
+
+
+PARTS = {
+    "my_losses": "from unweave import BetaVAE\n\nclass Own(BetaVAE):\n    pass\n",
+    "my_blocks": "from unweave import Gaussian\n\nclass Own(Gaussian):\n    pass\n",
+    "my_encoders": "from torch import nn\n\ndef build():\n    return nn.Linear(2, 4)\n",
+    "my_decoders": "from torch import nn\n\ndef build():\n    return nn.Linear(2, 2)\n",
+}
+
+
+@pytest.fixture
+def missing(module, monkeypatch):
+    """A function that writes modules, trains with them, forgets them and returns the run."""
+    monkeypatch.setattr(modules, "_known", {})
+    for name, text in PARTS.items():
+        (module.parent / f"{name}.py").write_text(text)
+
+    def train(unweave, *arguments):
+        small = ("steps=2", "batch_size=16", "--store", "runs")
+        code, _, err = unweave(*arguments, *small)
+        assert code == 0, err
+        for name in PARTS:
+            sys.modules.pop(name, None)
+        parts._used.clear()
+        modules._known.clear()
+        (run,) = (module.parent / "runs").iterdir()
+        return run
+
+    yield train
+    for name in PARTS:
+        sys.modules.pop(name, None)
+
+
+def test_all_missing_parts_of_a_run_are_named_at_once(missing, unweave):
+    latent = json.dumps({"kind": "product", "style": {"kind": "my_blocks:Own", "size": 2}})
+    run = missing(
+        unweave, "--import", "my_blocks", "train", "data=blobs", "network=mlp",
+        "objective=my_losses:Own", f"latent={latent}",
+    )  # fmt: skip
+    with pytest.raises(parts.MissingPart) as raised:
+        uw.load(run)
+    for text in (
+        "my_blocks:Own, my_losses:Own are parts defined outside unweave, in the modules",
+        "`import my_blocks, my_losses` first",
+        "`unweave --import my_blocks --import my_losses`",
+    ):
+        assert text in str(raised.value)
+    code, _, err = unweave("--import", "my_losses", "report", str(run))
+    assert code == 2
+    assert "my_blocks:Own is a part defined outside" in " ".join(err.split())
+
+
+def test_missing_functions_that_build_modules_are_named_at_once(missing, unweave):
+    run = missing(
+        unweave, "train", "data=mistaken:Points", "latent.size=2", "network=modules",
+        "network.encoder=my_encoders:build", "network.decoder=my_decoders:build",
+    )  # fmt: skip
+    with pytest.raises(ValueError, match="`import my_encoders, my_decoders` first"):
+        uw.load(run)
 
 
 @pytest.mark.usefixtures("module")

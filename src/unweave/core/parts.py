@@ -16,10 +16,11 @@ import importlib
 import inspect
 import itertools
 import os
+import re
 import sys
 import warnings
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from importlib.metadata import EntryPoint, entry_points
 from pathlib import Path
 from types import ModuleType, UnionType
@@ -31,6 +32,7 @@ from pydantic_core import CoreSchema, core_schema
 from unweave.core.code_hash import is_outside, source_hash
 
 GROUP = "unweave"  # of entry points
+_IDENTITY = re.compile(r"[^\W\d][\w.]*:[\w.]+@[0-9a-f]+").fullmatch  # of what is imported by name
 HASH = "source-hash"  # its key in the JSON form of an own part; no field can have this name
 UNNAMED = "MODULE:FUNCTION"  # on the command line, for what cannot be imported by a name
 
@@ -42,7 +44,20 @@ class OwnPartWarning(UserWarning):
 
 
 class MissingPart(ValueError):
-    """A part of a stored run is defined in a module that is not imported."""
+    """Parts of a stored run are defined in modules that are not imported."""
+
+    @classmethod
+    def of(cls, names: Sequence[str]) -> MissingPart:
+        """Name all parts that are missing, and their modules."""
+        modules = list(dict.fromkeys(name.partition(":")[0] for name in names))
+        what = "is a part" if len(names) == 1 else "are parts"
+        where = "the module" if len(modules) == 1 else "the modules"
+        imports = " ".join(f"--import {module}" for module in modules)
+        return cls(
+            f"{', '.join(names)} {what} defined outside unweave, in {where} "
+            f"{', '.join(map(repr, modules))}, not imported here: `import {', '.join(modules)}` "
+            f"first, or on the command line `unweave {imports}`"
+        )
 
 
 class ChangedPart(MissingPart):
@@ -153,10 +168,7 @@ def find_object(name: str) -> Any:
                 entry.load()  # of an installed package, which its user trusts
     home = _module(module)
     if home is None:
-        raise MissingPart(
-            f"{name} is a part defined outside unweave, in the module {module!r}, which is not "
-            f"imported: `import {module}` first, or on the command line `unweave --import {module}`"
-        )
+        raise MissingPart.of([name])
     value: Any = home
     for step in path.split("."):
         value = getattr(value, step, None)
@@ -289,6 +301,22 @@ def from_content(cls: type, content: dict[str, Any]) -> Any:
                 f"the class {name} has changed ({error}): restore it, or train again"
             ) from None
         raise ValueError(f"{name}: {error}" if isinstance(error, TypeError) else error) from None
+
+
+def missing_parts(content: object, key: str = "") -> list[str]:
+    """Return the names in the JSON form of a spec of all parts whose modules are not imported."""
+    if isinstance(content, (dict, list)):
+        items = content.items() if isinstance(content, dict) else ((key, e) for e in content)
+        return list(dict.fromkeys(name for k, e in items for name in missing_parts(e, k)))
+    if not isinstance(content, str) or not (key == "kind" or _IDENTITY(content)):
+        return []
+    name = content.partition("@")[0]
+    try:
+        if is_part_name(name) and name not in _used:
+            find_object(name)
+    except MissingPart:
+        return [name]
+    return []
 
 
 def _find_stored(content: dict[str, Any]) -> type:

@@ -48,6 +48,7 @@ from unweave.core.parts import (
     from_content,
     is_own,
     is_part_name,
+    missing_parts,
     part_name,
     register,
 )
@@ -271,7 +272,8 @@ def from_json(cls: type[T], content: object) -> T:
     except ValidationError as error:
         for problem in error.errors():
             if isinstance(cause := problem.get("ctx", {}).get("error"), MissingPart):
-                raise cause from None
+                missing = missing_parts(content)
+                raise MissingPart.of(missing) if missing else cause from None
         raise ValueError(explain(error, cls)) from None
     except RecursionError:
         raise ValueError("expected a spec, got values that are nested too deeply") from None

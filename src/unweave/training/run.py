@@ -14,6 +14,7 @@ from unweave.core import spec as specs
 from unweave.core.html import spec_html
 from unweave.core.noise import seeded
 from unweave.core.optimisers import Adam
+from unweave.core.parts import MissingPart, missing_parts
 from unweave.core.schedules import Schedule
 from unweave.core.spec import Count, Seed, spec
 from unweave.data import (
@@ -185,8 +186,12 @@ class Run:
         is built with its own seed.
         """
         assert self.likelihood is not None
-        with seeded(seed):
-            return self.objective.build(self.latent, self.network, self.likelihood, shape)
+        try:
+            with seeded(seed):
+                return self.objective.build(self.latent, self.network, self.likelihood, shape)
+        except MissingPart as error:  # one of two modules
+            missing = missing_parts(specs.to_json(self))
+            raise MissingPart.of(missing) if missing else error from None
 
     def _network(self, shape: Shape) -> Network | None:
         """The autoencoder's network, if the objective trains an autoencoder."""
