@@ -21,6 +21,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+import ray
 import torch
 from ray.cluster_utils import Cluster
 
@@ -93,8 +94,12 @@ def kill_half_way(cluster: Cluster, node: Any, root: Path, runs: int) -> None:
     """Kill a node as soon as half of the runs are finished."""
     while len(list(root.glob("*/weights.safetensors"))) < runs // 2:
         time.sleep(0.1)
+    begun, there = time.monotonic(), len(list(root.glob("*/weights.safetensors")))
     cluster.remove_node(node, allow_graceful=False)
-    print(f"killed a node when {len(list(root.glob('*/weights.safetensors')))} runs were finished")
+    while all(each["Alive"] for each in ray.nodes()):
+        time.sleep(0.05)
+    seconds = time.monotonic() - begun
+    print(f"killed a node when {there} runs were finished; Ray noticed after {seconds:.1f} s")
 
 
 def main() -> None:

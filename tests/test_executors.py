@@ -5,6 +5,7 @@ import json
 import os
 import shutil
 import signal
+import time
 from contextlib import ExitStack, contextmanager
 from functools import partial
 from pathlib import Path
@@ -25,11 +26,12 @@ from executor_laws import (
     train_on,
     train_plainly,
 )
-from fake_engine import Fake
+from fake_engine import Fake, FakePool
 from stopping import Stops
 from unweave.core import files as files_module
 from unweave.core.console import PlainConsole
 from unweave.core.files import Disk
+from unweave.core.processes import Process
 from unweave.evaluation.scoring import ScoringTask
 from unweave.evaluation.tasks import Job, Task, TasksFailed
 from unweave.executors import executor_from, local
@@ -37,8 +39,9 @@ from unweave.executors.driver import _Attempt
 from unweave.executors.slurm import ArrayJobs
 from unweave.executors.worker import Ended, request, work
 from unweave.training import Silent, TrainingInterrupted, train
+from unweave.training.heartbeats import record_path
 from unweave.training.interrupt import Interrupt
-from unweave.training.leases import own_leases
+from unweave.training.leases import Leases, own_leases, read_leases
 from unweave.training.own_data import Datasets
 from unweave.training.progress import ConsoleProgress
 from unweave.training.status import read_status
@@ -169,6 +172,38 @@ def test_fewer_lanes_are_advised_only_if_memory_may_have_run_out(tmp_path, host,
     with pytest.raises(TasksFailed) as error:
         train_on(on, tmp_path, [small_run(steps=5)])
     assert ("use fewer --lanes" in str(error.value)) == advised
+
+
+def test_a_task_whose_machine_vanished_begins_at_once_elsewhere(tmp_path, monkeypatch):
+    """The driver, and then the next worker, used to wait for a minute without a heartbeat each."""
+    monkeypatch.setattr("unweave.executors.driver.BEAT", 0.0)
+    monkeypatch.setattr("unweave.training.leases.EXPIRY", 1.0)
+    folder = task_of(run := small_run(steps=5), tmp_path).folders[0]
+    vanished, real, moments = Process("gone", "0", 1, 0), FakePool.wait, []
+
+    def wait(pool, seconds):
+        """The first worker vanishes, which Ray, say, notices later."""
+        if not pool.submitted or moments[1:] or not pool._waiting:
+            return real(pool, seconds)
+        if not moments:
+            record = {"host": "gone", "pid": 1, "beats": 1, "time": time.time()}
+            files_module.write_json(record_path(tmp_path, str(vanished)), record)
+            assert Leases(vanished)._take(folder.path, 0)
+            moments.append(time.monotonic())
+        if time.monotonic() < moments[0] + 1.5:
+            return {}
+        moments.append(time.monotonic())
+        return {pool._waiting.popitem()[0]: Ended("died")}
+
+    def begins(text):
+        assert not read_leases(folder.path)
+        moments.append(time.monotonic())
+        return Ended.read(work(text))
+
+    monkeypatch.setattr(FakePool, "wait", wait)
+    (outcome,) = train_on(Fake([begins]), tmp_path, [run])
+    assert outcome.weights is not None
+    assert moments[2] - moments[1] < 1
 
 
 def test_a_worker_that_makes_progress_is_not_given_up(tmp_path, plain):

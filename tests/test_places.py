@@ -187,6 +187,31 @@ def test_tasks_on_ray_avoid_nodes_as_long_as_there_are_others(strategies):
     assert tasks.wait(0) == {"kept": Ended("stopped"), "free": died}
 
 
+class Ref(str):
+    """A task of Ray, which it names by an identifier."""
+
+    def task_id(self):
+        return SimpleNamespace(hex=lambda: f"task-{self}")
+
+
+def test_tasks_of_a_ray_node_that_vanished_are_lost_though_ray_still_waits(monkeypatch):
+    """Ray waited seven minutes for their workers, since nothing closed the connections."""
+    ray, nodes = FakeRay(CPU=1.0), {"task-one": b"n1", "task-two": b"n2"}
+    shared = {f"unweave-node-{task}".encode(): node for task, node in nodes.items()}
+    monkeypatch.setattr(
+        "unweave.executors.ray._shared", lambda: SimpleNamespace(_internal_kv_get=shared.get)
+    )
+    monkeypatch.setattr("unweave.executors.ray._LOOK", 0.0)
+    tasks = RayTasks(ray, uw.Ray(), "cpu")
+    tasks.submit([Ref("one"), Ref("two"), Ref("waits")])
+    assert tasks.wait(0) == {}
+    ray.alive[1]["Alive"] = False
+    assert tasks.wait(0) == {"two": Ended("died", "its node n2 was lost", place="n2")}
+    assert tasks.wait(0) == {}
+    ray.done = {"one": json.dumps(Ended("done")), "waits": json.dumps(Ended("done"))}
+    assert tasks.wait(0).keys() == {"one", "waits"}
+
+
 def test_tasks_wait_for_machines_that_a_ray_cluster_does_not_have_yet():
     """Clusters that start machines for waiting tasks, and none before, were refused."""
     ray = FakeRay(CPU=1.0)

@@ -31,6 +31,7 @@ from unweave.executors.watch import Watch
 from unweave.executors.worker import Ended, request
 from unweave.training import Outcome, Progress, TrainingInterrupted, pick_device
 from unweave.training.given_up import forget, give_up
+from unweave.training.heartbeats import BEAT
 from unweave.training.interrupt import Interrupt
 from unweave.training.leases import FolderInUse, own_leases
 from unweave.training.store import RunFolder
@@ -110,11 +111,19 @@ class _Attempt:
             return "waits"
         if self.task.is_done:
             return "done"
+        if self.lost:
+            self._take_over()
         self.waits = self.task.is_in_use or (self.reported is not None and now < self.appears_by)
         if self.waits:
             self.not_before = now + _LOOK_AGAIN
             return "waits"
         return "ready"
+
+    def _take_over(self) -> None:
+        """Take the leases of workers that are gone, whom the next one would watch for a minute."""
+        for folder in self.task.folders:
+            with suppress(FolderInUse), folder.lock(wait=0):
+                pass
 
     def add(self, ended: Ended) -> None:
         """Add the time of a worker; a stopped worker does not report its steps."""
@@ -335,6 +344,7 @@ class RemoteExecutor(abc.ABC):
             yield from (Trained(_settled(job, tasks, in_use)) for job in every)
             stops = lambda: interrupt.requested or time.monotonic() >= deadline  # noqa: E731
             leaves = lambda: interrupt.terminated and self.outlasting  # noqa: E731
+            watched = -math.inf
             _create_folders(tasks)
             if tasks:
                 _probe(pool, request(tasks[0], probe=True), stops)
@@ -344,8 +354,12 @@ class RemoteExecutor(abc.ABC):
             ):
 
                 def look(running: Sequence[Task], elsewhere: Sequence[Task]) -> None:
+                    nonlocal watched
                     watch.look(running, elsewhere)
                     record.facts = {"submitted": sum(len(task.runs) for task in running)}
+                    if time.monotonic() - watched >= BEAT:  # to know who is dead when one is lost
+                        own_leases().delete_dead_records(_root(first))
+                        watched = time.monotonic()
 
                 for task, ended in drive(pool, tasks, self.tries, look, stops, leaves):
                     watch.end(task)

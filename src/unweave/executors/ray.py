@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import math
 import os
 import signal
 import socket
@@ -23,6 +24,7 @@ from unweave.executors.driver import Pool, RemoteExecutor, import_engine
 from unweave.executors.worker import Ended, work
 
 _ANSWER = 10.0  # seconds until a cluster has to answer
+_LOOK = 5.0  # seconds between two looks at the nodes
 _FRAME = 9  # bytes of the header of an HTTP/2 frame: its length, type, flags and stream
 _SETTINGS = b"\x04"  # the type of the first frame on each side of a connection
 _PREFACE = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + b"\0\0\0" + _SETTINGS + bytes(5)
@@ -151,9 +153,23 @@ def _check_answers(address: str) -> None:
 
 
 def _work(text: str) -> str:
-    """Do a task on a node, and name the node."""
-    node = import_module("ray").get_runtime_context().get_node_id()
-    return json.dumps(Ended.read(work(text))._replace(place=node))
+    """Do a task on a node, and name the node, also before it ends."""
+    here = import_module("ray").get_runtime_context()
+    node, key = here.get_node_id(), _key(here.get_task_id())
+    _shared()._internal_kv_put(key, node.encode())
+    try:
+        return json.dumps(Ended.read(work(text))._replace(place=node))
+    finally:
+        _shared()._internal_kv_del(key)
+
+
+def _key(task_id: str) -> bytes:
+    """Return the key of the node of a task, among the values that a cluster shares."""
+    return f"unweave-node-{task_id}".encode()
+
+
+def _shared() -> Any:
+    return import_module("ray.experimental.internal_kv")
 
 
 class RayTasks:
@@ -184,6 +200,7 @@ class RayTasks:
         self._takes = {"num_gpus": gpus, "num_cpus": cpus}
         self._running: list[Any] = []
         self._avoiding: dict[Any, Set[str]] = {}  # nodes that submitted tasks avoid
+        self._looked = -math.inf  # when we looked for nodes that are gone
 
     @property
     def _room(self) -> int:
@@ -235,6 +252,8 @@ class RayTasks:
     def wait(self, seconds: float) -> dict[Hashable, Ended]:
         """Wait until tasks end."""
         self._cancel_stranded()
+        if lost := self._lost():
+            return lost
         if not self._running:
             time.sleep(seconds)
             return {}
@@ -244,6 +263,27 @@ class RayTasks:
         for ref in done:
             self._avoiding.pop(ref, None)
         return {ref: self._ended(ref) for ref in done}
+
+    def _lost(self) -> dict[Hashable, Ended]:
+        """Return the tasks on nodes that are gone.
+
+        Ray itself waits for their workers for up to seven minutes, if the network does not say that
+        they are gone: when a machine has lost its power, say.
+        """
+        now = time.monotonic()
+        if now - self._looked < _LOOK:
+            return {}
+        self._looked = now
+        gone = {node["NodeID"] for node in self._ray.nodes() if not node["Alive"]}
+        ended: dict[Hashable, Ended] = {}
+        for ref in self._running if gone else ():
+            node = (_shared()._internal_kv_get(_key(ref.task_id().hex())) or b"").decode()
+            if node in gone:
+                ended[ref] = Ended("died", f"its node {node} was lost", place=node)
+        self._running = [ref for ref in self._running if ref not in ended]
+        for ref in ended:
+            self._avoiding.pop(ref, None)
+        return ended
 
     def _cancel_stranded(self) -> None:
         """Return tasks to the driver that avoid all nodes there are, since others have left."""
