@@ -30,6 +30,42 @@ def test_every_tab_is_accessible_and_fits(browser, page_path, width, scheme):
             assert shown.page.evaluate(RUN_AXE) == []
 
 
+def test_a_small_screen_has_the_first_sliders_and_all_tabs(browser, page_path):
+    """The sliders were folded away and the last tabs cut off."""
+    with explorer(browser, viewport={"width": 390, "height": 844}) as shown:
+        page = shown.open(page_path).page
+        sliders = page.get_by_role("slider")
+        eventually(lambda: check_at_least(sliders.count(), 1))
+        few = sliders.count()
+        for tab in page.get_by_role("tab").all():
+            box = tab.bounding_box()
+            assert box["x"] >= 0
+            assert box["x"] + box["width"] <= 390
+        if (more := page.locator(".sliders > .fold summary", has_text="more")).count():
+            more.click()
+            eventually(lambda: check_at_least(sliders.count(), few + 1))
+
+
+def check_at_least(number, least):
+    assert number >= least
+
+
+def test_a_factor_that_is_not_above_chance_is_grey_in_every_place(browser, page_path):
+    """Traversals showed it in bold blue."""
+    with explorer(browser) as shown:
+        page = shown.open(page_path).page
+        for place in (".control", ".traversal"):
+            looks = page.locator(f"{place} .factor").first.evaluate(
+                """element => {
+                    element.className = "factor weak";
+                    const muted = getComputedStyle(document.querySelector(".panel .help")).color;
+                    const { color, fontWeight } = getComputedStyle(element);
+                    return [color === muted, fontWeight];
+                }"""
+            )
+            assert looks == [True, "400"]
+
+
 def test_dialogs_are_accessible(browser, page_path):
     with explorer(browser, bypass_csp=True) as shown:
         shown.open(page_path)

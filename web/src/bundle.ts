@@ -37,6 +37,8 @@ export interface RunData {
   settings: Record<string, Setting>;
   /** Scores by metric, "mig/chen2018": 0.31. */
   scores: Record<string, number>;
+  /** Why scores prove nothing, for those of which that is known. */
+  noEvidence: Record<string, string>;
   log: Curves;
   measures: Curves;
   /** The mean of each term of the log over the end of training. */

@@ -1,5 +1,11 @@
 /** Numbers and names as text. */
+import type { Variable } from "./bundle";
 import type { Model } from "./model";
+
+/** "explains 87% of size", or "" without known factors. */
+export function explains({ factor, share }: Pick<Variable, "factor" | "share">): string {
+  return factor === null ? "" : `explains ${percent(share)} of ${isolated(factor)}`;
+}
 
 /** "87%". */
 export function percent(share: number, digits = 0): string {

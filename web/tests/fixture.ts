@@ -175,6 +175,7 @@ export function runData(id: string, part: Partial<RunData> = {}): RunData {
     steps: 100,
     settings: { seed: 0 },
     scores: {},
+    noEvidence: {},
     log: empty,
     measures: empty,
     final: {},

@@ -1,9 +1,11 @@
 import { render } from "preact";
+import { act } from "preact/test-utils";
 import { describe, expect, it } from "vitest";
 import type { Variable } from "../src/bundle";
-import { withClass } from "../src/model";
+import { withClass, type Model } from "../src/model";
 import { moved } from "../src/panels/classes";
-import { gridCodes, variablesOf } from "../src/panels/grid";
+import { axisOptions } from "../src/panels/data/columns";
+import { gridCodes, optionName, variablesOf } from "../src/panels/grid";
 import { endsOf, farthest, interpolated, nearestShare } from "../src/panels/interpolate";
 import { beyond, pressed, spreadOf } from "../src/panels/slider";
 import { nested, Sliders, VariableName } from "../src/panels/sliders";
@@ -67,10 +69,18 @@ describe("sliders", () => {
       const variable = { ...z0, factor: "stain", share: 0.18, aboveChance };
       render(<VariableName variable={variable} />, page);
       const label = page.querySelector(".factor")!;
-      expect(label.textContent).toBe("stain 18%");
+      expect(label.textContent).toBe("explains 18% of stain");
       return label.classList.contains("weak");
     };
     expect([shown(true), shown(false)]).toEqual([false, true]);
+  });
+
+  it("that do not fit on a small screen are folded", () => {
+    const page = document.createElement("div");
+    act(() => render(<Sliders model={model} most={1} />, page));
+    const folded = page.querySelector("details")!;
+    expect(page.querySelectorAll(".control")).toHaveLength(1);
+    expect(folded.textContent).toBe(`${model.active.length - 1} more variable`);
   });
 
   it("of classes go round", () => {
@@ -82,6 +92,18 @@ describe("sliders", () => {
 });
 
 describe("a grid", () => {
+  it("offers variables with what they explain, if that is above chance", () => {
+    const named = "z0 (explains 52% of stain)";
+    const offered = (aboveChance: boolean) => {
+      const variable = { ...z0, name: "z0", factor: "stain", share: 0.52, aboveChance };
+      const variables = [variable, ...model.data.variables.slice(1)];
+      const other = { ...model, data: { ...model.data, variables } } as Model;
+      return [optionName(variable), axisOptions(other).find(({ key }) => key === "z:0")!.name];
+    };
+    expect(offered(true)).toEqual([named, named]);
+    expect(offered(false)).toEqual(["z0", "z0"]);
+  });
+
   const codes = gridCodes(z0, c, model.code(0), 5);
 
   it("has all pairs, the highest of the second variable first", () => {

@@ -7,6 +7,7 @@ import {
   compareValues,
   differing,
   mostInformative,
+  noEvidence,
   tableColumns,
   titleOf,
   usualColumns,
@@ -209,6 +210,28 @@ describe("columns", () => {
       scores: { "mig/a": 1, "mig/b": 2, "sap/a": 3 },
     }));
     expect(keys(protocols)).toEqual(["name", "state", "seed", "rate", "mig/a", "sap/a"]);
+  });
+
+  it("say which scores are no evidence, and why", () => {
+    const reason = "only one factor can be scored";
+    const scored = (id: string, ...keys: string[]) =>
+      runData(id, {
+        scores: { "mig/a": 1, "sap/a": 0.5 },
+        noEvidence: Object.fromEntries(keys.map((key) => [key, reason])),
+      });
+    const names = (runs: RunData[]) =>
+      tableColumns(runs, {})
+        .filter(({ kind }) => kind === "score")
+        .map(({ name, unproven }) => [name, unproven ?? false]);
+    const both = [scored("a", "mig/a", "sap/a"), scored("b", "mig/a")];
+    expect(names(both)).toEqual([
+      ["mig/a (no evidence)", true],
+      ["sap/a", false],
+    ]);
+    expect(noEvidence(both, tableColumns(both, {}))).toEqual([
+      `${reason} (all scores in 2 of 2 runs)`,
+    ]);
+    expect(noEvidence([scored("c")], [])).toEqual([]);
   });
 
   it("write values as people do", () => {

@@ -6,7 +6,7 @@ import { useSettled } from "../settled";
 import { narrow } from "../screen";
 import { change, code, view } from "../state";
 import type { Csv } from "../ui/export";
-import { isolated } from "../text";
+import { explains, isolated } from "../text";
 import { Choice } from "../ui/choice";
 import { Observation } from "../ui/observation";
 import { Panel } from "../ui/panel";
@@ -146,9 +146,11 @@ function Axis({ model, label, place, chosen }: AxisProps) {
   );
 }
 
-function optionName({ name, factor, active }: Variable): string {
+/** A variable, with what it explains above chance. */
+export function optionName(variable: Variable): string {
+  const { name, active, aboveChance } = variable;
   if (!active) return `${isolated(name)} (unused)`;
-  return factor === null ? name : `${isolated(name)} (${isolated(factor)})`;
+  return aboveChance ? `${isolated(name)} (${explains(variable)})` : name;
 }
 
 interface TilesProps extends ShownProps {
@@ -175,7 +177,7 @@ function Tiles({ model, across, up, columns, codes, parts }: TilesProps) {
         style={{ "--columns": columns, "--cell": CELL[model.data.observation.kind] }}
       >
         <div class="up-name" aria-hidden="true">
-          <bdi>{optionName(up)}</bdi> →
+          <bdi>{up.name}</bdi> →
         </div>
         <div class="up-values" aria-hidden="true">
           {Array.from({ length: rows }, (_, row) => (
@@ -206,7 +208,7 @@ function Tiles({ model, across, up, columns, codes, parts }: TilesProps) {
           ))}
         </div>
         <div class="across-name" aria-hidden="true">
-          <bdi>{optionName(across)}</bdi> →
+          <bdi>{across.name}</bdi> →
         </div>
       </div>
     </div>

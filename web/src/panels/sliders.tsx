@@ -1,20 +1,38 @@
 /** A slider for every continuous latent variable, and buttons for the classes of discrete ones. */
+import { useState } from "preact/hooks";
 import type { Variable } from "../bundle";
 import type { Model } from "../model";
 import { change, view } from "../state";
-import { percent } from "../text";
+import { explains } from "../text";
 import { Fold } from "../ui/fold";
 import { Classes } from "./classes";
 import { Slider } from "./slider";
 import "./sliders.css";
 
-export function Sliders({ model }: { model: Model }) {
+interface Props {
+  model: Model;
+  /** Variables that are shown at once; others are folded away. */
+  most?: number;
+}
+
+export function Sliders({ model, most = Infinity }: Props) {
+  const [open, setOpen] = useState(false);
   const used = model.active;
+  const folded = used.slice(most);
   const unused = model.data.variables.filter((variable) => !variable.active);
   return (
     <div class="sliders">
-      <Items model={model} items={nested(used)} />
-      {used.length > 0 && <Key variables={used} />}
+      <Items model={model} items={nested(used.slice(0, most))} />
+      {folded.length > 0 && (
+        <Fold
+          title={`${folded.length} more ${folded.length === 1 ? "variable" : "variables"}`}
+          open={open}
+          onToggle={setOpen}
+        >
+          <Items model={model} items={nested(folded)} />
+        </Fold>
+      )}
+      {used.length > 0 && (folded.length === 0 || open) && <Key variables={used} />}
       {used.length === 0 && (
         <p class="help">No latent variable carries information about the data.</p>
       )}
@@ -53,7 +71,7 @@ function Key({ variables }: { variables: readonly Variable[] }) {
       </li>
       {explaining && (
         <li>
-          {percent(explaining.share)}: share of <bdi>{explaining.factor}</bdi> that it explains;{" "}
+          {explains(explaining)}: the factor of which it explains the largest share;{" "}
           <span class="weak">grey</span> if not above chance
         </li>
       )}
@@ -145,7 +163,7 @@ export function VariableName({ variable }: { variable: Variable }) {
           class={variable.aboveChance ? "factor" : "factor weak"}
           title={`The factor of which this variable explains the largest share${variable.aboveChance ? "" : ", which is not above chance"}`}
         >
-          <bdi>{variable.factor}</bdi> {percent(variable.share)}
+          {explains(variable)}
         </span>
       )}
     </>

@@ -1,6 +1,6 @@
 /** The left column: the observation, what is decoded from the sliders, and the sliders. */
 import { Fragment } from "preact";
-import { useRef, useState } from "preact/hooks";
+import { useRef } from "preact/hooks";
 import { useDecoded } from "../decoded";
 import type { Model } from "../model";
 import {
@@ -19,7 +19,6 @@ import { useThumbnail } from "../thumbnails";
 import { isolated, rowName, significant } from "../text";
 import { ChannelKey } from "../ui/channels";
 import type { Csv } from "../ui/export";
-import { Fold } from "../ui/fold";
 import { Observation } from "../ui/observation";
 import { Exports } from "../ui/panel";
 import { Thumbnail } from "../ui/thumbnail";
@@ -55,21 +54,13 @@ export function Stage({ model }: { model: Model }) {
       <Uploads model={model} />
       {canDecode.value === false && <NoWasm />}
       <fieldset class="all-sliders" disabled={canDecode.value === false} aria-label="Sliders">
-        {narrow.value ? <FoldedSliders model={model} /> : <Sliders model={model} />}
+        <Sliders model={model} most={narrow.value ? MOST : Infinity} />
       </fieldset>
     </aside>
   );
 }
 
-/** On a small screen, sliders leave room for what they move. */
-function FoldedSliders({ model }: { model: Model }) {
-  const [open, setOpen] = useState(false);
-  return (
-    <Fold title="Sliders" open={open} onToggle={setOpen}>
-      <Sliders model={model} />
-    </Fold>
-  );
-}
+const MOST = 3; // sliders on a small screen, which leave room for what they move
 
 /** The code of the sliders, beside that of the observation. */
 export function codeCsv(model: Model): Csv {

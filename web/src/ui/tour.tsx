@@ -105,7 +105,6 @@ function usePointer(card: { current: HTMLElement | null }, step: Step): void {
   useEffect(() => {
     const target = document.querySelector(step.target);
     target?.classList.add("tour-target");
-    target?.querySelector<HTMLElement>(":scope > details:not([open]) > summary")?.click();
     // The page may scroll once more after the card is gone.
     const lay = () => card.current && layBeside(card.current, target);
     const show = () => {

@@ -150,6 +150,15 @@ describe("the rate", () => {
     );
   });
 
+  it("claims no dependence where the total correlation has what the limit leaves over", () => {
+    const { rate } = model.data;
+    const meaning = (share: number) =>
+      partsOf({ ...rate, mutualInformation: share * Math.log(50) }, 50)[1]!.meaning;
+    expect(meaning(0.89)).toContain("depend on each other");
+    expect(meaning(0.91)).not.toContain("disentangled");
+    expect(meaning(0.91)).toContain("Not a measure of dependence here");
+  });
+
   it("is shown for data without factors, which is said plainly", async () => {
     const other = await smallModel();
     other.data.factors.length = 0;

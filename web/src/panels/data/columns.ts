@@ -1,7 +1,7 @@
 /** Columns of the rows: latent variables, components, embeddings, factors, errors. */
 import type { Factor, Variable } from "../../bundle";
 import { classOf, type Model } from "../../model";
-import { isolated, percent, significant } from "../../text";
+import { explains, isolated, significant } from "../../text";
 import type { Option } from "../../ui/choice";
 
 export interface Column {
@@ -59,9 +59,9 @@ function variableOptions(variable: Variable): Option[] {
   }));
 }
 
-/** The factor that a variable explains best, in brackets. */
-function explained({ factor, share }: Variable): string {
-  return factor ? ` (${isolated(factor)} ${percent(share)})` : "";
+/** The factor that a variable explains best, in brackets, if it does so above chance. */
+function explained(variable: Variable): string {
+  return variable.aboveChance ? ` (${explains(variable)})` : "";
 }
 
 function dimensionName(variable: Variable, n: number): string {

@@ -12,8 +12,8 @@ interface Part {
   meaning: string;
 }
 
-/** Estimates of the three parts of the rate. */
-export function partsOf(rate: Rate): Part[] {
+/** Estimates of the three parts of the rate, from `count` observations. */
+export function partsOf(rate: Rate, count = Infinity): Part[] {
   return [
     {
       name: "Mutual information",
@@ -25,7 +25,9 @@ export function partsOf(rate: Rate): Part[] {
       name: "Total correlation",
       value: rate.totalCorrelation,
       style: "b",
-      meaning: "Large: the latent variables depend on each other, so they are not disentangled.",
+      meaning: isLimited(rate, count)
+        ? "Not a measure of dependence here: it contains the rate beyond the limit of the mutual information."
+        : "Large: the latent variables depend on each other, so they are not disentangled.",
     },
     {
       name: "Dimension-wise KL",
@@ -62,10 +64,15 @@ export function remark(rate: Rate): string {
 
 const SATURATED = 0.9; // share of log N above which the mutual information is limited by N
 
+/** Whether the mutual information is at its limit for so many observations. */
+function isLimited({ mutualInformation }: Rate, count: number): boolean {
+  return mutualInformation > SATURATED * Math.log(count);
+}
+
 /** A warning if the mutual information is at its limit for so many observations. */
-export function limitOf({ mutualInformation }: Rate, count: number): string {
+export function limitOf(rate: Rate, count: number): string {
   const limit = Math.log(count);
-  return mutualInformation <= SATURATED * limit
+  return !isLimited(rate, count)
     ? ""
     : `The mutual information is close to its limit, log ${thousands(count)} = ${nats(limit)} nats: the codes distinguish almost all observations. Any rate beyond the limit counts as total correlation, wherever the codes lie.`;
 }
@@ -74,7 +81,10 @@ function rateTable(model: Model, rate: Rate) {
   const named = (number: number) => model.variable(number).name;
   const rows: [string, number][] = [
     ["rate", rate.rate],
-    ...partsOf(rate).map(({ name, value }): [string, number] => [name, value]),
+    ...partsOf(rate, model.data.rows.count).map(({ name, value }): [string, number] => [
+      name,
+      value,
+    ]),
     ...rate.dimensionKl.map((kl, n): [string, number] => [`KL(q(z) || p(z)) of ${named(n)}`, kl]),
     ...rate.groups.map(({ name, totalCorrelation }): [string, number] => [
       `Total correlation of ${groupName(name)}`,
@@ -89,8 +99,9 @@ function groupName(name: string): string {
 }
 
 function Parts({ model, rate }: { model: Model; rate: Rate }) {
-  const parts = partsOf(rate);
-  const remarks = [remark(rate), limitOf(rate, model.data.rows.count)].filter(Boolean).join(" ");
+  const { count } = model.data.rows;
+  const parts = partsOf(rate, count);
+  const remarks = [remark(rate), limitOf(rate, count)].filter(Boolean).join(" ");
   const kls = model.data.variables.map(({ name, number }) => ({
     name,
     value: rate.dimensionKl[number]!,

@@ -12,6 +12,8 @@ export interface Column extends TermLabel {
   kind: "about" | "setting" | "final" | "score";
   /** Whether it tells runs apart. */
   differs: boolean;
+  /** Whether it is a score that proves nothing in any of the runs that have it. */
+  unproven?: boolean;
   value: (run: RunData) => Value;
 }
 
@@ -70,8 +72,40 @@ function measures(runs: readonly RunData[], terms: Terms): Column[] {
     ...ends
       .filter((key) => !scores.includes(key))
       .map((key) => column(key, "final", (run) => endOf(run, key))),
-    ...scores.map((key) => column(key, "score", (run) => own(run.scores, key))),
+    ...scores.map((key) =>
+      scoreOf(
+        runs,
+        column(key, "score", (run) => own(run.scores, key)),
+      ),
+    ),
   ];
+}
+
+/** A score, whose name says so if it is no evidence in any run. */
+function scoreOf(runs: readonly RunData[], score: Column): Column {
+  const unproven = runs.every(
+    ({ scores, noEvidence }) =>
+      own(scores, score.key) === undefined || own(noEvidence, score.key) !== undefined,
+  );
+  return unproven ? { ...score, name: `${score.name} (no evidence)`, better: "", unproven } : score;
+}
+
+/** Why scores prove nothing, with the scores and runs that each reason applies to. */
+export function noEvidence(runs: readonly RunData[], columns: readonly Column[]): string[] {
+  const reasons = new Map<string, { keys: Set<string>; runs: Set<string> }>();
+  for (const { id, noEvidence } of runs)
+    for (const [key, reason] of Object.entries(noEvidence)) {
+      const found = reasons.get(reason) ?? { keys: new Set(), runs: new Set() };
+      reasons.set(reason, found);
+      found.keys.add(key);
+      found.runs.add(id);
+    }
+  const scores = columns.filter(({ kind }) => kind === "score").length;
+  return [...reasons].map(([reason, found]) => {
+    const which =
+      found.keys.size === scores ? "all scores" : `${found.keys.size} of ${scores} scores`;
+    return `${reason} (${which} in ${found.runs.size} of ${runs.length} runs)`;
+  });
 }
 
 /** The mean of a term over the end of training, or else the last value that was measured. */

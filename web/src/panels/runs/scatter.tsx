@@ -47,7 +47,9 @@ function defaultX(): Column | undefined {
 
 function defaultY(): Column | undefined {
   const known = (kind: Column["kind"]) =>
-    measured.value.filter((column) => column.kind === kind && severalHave(column));
+    measured.value.filter(
+      (column) => column.kind === kind && !column.unproven && severalHave(column),
+    );
   return best(known("score")) ?? best(known("final")) ?? measured.value.at(-1);
 }
 

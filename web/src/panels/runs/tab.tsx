@@ -2,11 +2,12 @@
 import { useRef, useState } from "preact/hooks";
 import type { Model } from "../../model";
 import { change } from "../../state";
+import { noEvidence } from "./columns";
 import { CurvesPanel } from "./curves-panel";
 import { Matched } from "./matched";
 import { Parallel } from "./parallel";
 import { RunScatter } from "./scatter";
-import { filtered, runs, shown } from "./shown";
+import { columns, filtered, runs, shown } from "./shown";
 import { RunTable } from "./table";
 import "./runs.css";
 
@@ -15,12 +16,27 @@ export function Runs({ model }: { model: Model | undefined }) {
   return (
     <div class="runs">
       {model && <Matched model={model} />}
+      <Unproven />
       {runs.value.length > 1 && <Filter />}
       <RunTable />
       {runs.value.length > 1 && <RunScatter />}
       {runs.value.length > 1 && <Parallel />}
       <CurvesPanel />
     </div>
+  );
+}
+
+/** Which scores are no evidence, before any of them. */
+function Unproven() {
+  const reasons = noEvidence(runs.value, columns.value);
+  return (
+    <>
+      {reasons.map((reason) => (
+        <p key={reason} class="unproven">
+          <strong>No evidence of disentanglement:</strong> {reason}.
+        </p>
+      ))}
+    </>
   );
 }
 
