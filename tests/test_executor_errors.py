@@ -169,7 +169,7 @@ def test_a_port_of_another_service_is_one_line(tmp_path, monkeypatch, answer):
 
 
 def test_a_cluster_that_expects_a_token_says_so(tmp_path, monkeypatch):
-    """Ray sends one to an address only if RAY_AUTH_MODE says so, and names the cause in a cause."""
+    """Ray sends a token only if RAY_AUTH_MODE asks for it; the error is the cause of another."""
     denied = ConnectionError("Failed to connect to Ray cluster")
     denied.__cause__ = RuntimeError("Failed: Unauthenticated: RPC error: InvalidAuthToken: ...")
     monkeypatch.setitem(sys.modules, "ray", FakeRay(denied))

@@ -84,7 +84,7 @@ def test_processes_leave_the_files_of_the_plain_command_though_one_is_killed(
 
 
 def one_worker(call, root, runs):
-    """Train in workers, of which the first works inside of `call`."""
+    """Train in workers; the first works inside `call`."""
 
     def attempt(text):
         reply = call(work, text)
@@ -104,7 +104,7 @@ def whole_command(call, root, runs):
 def test_a_kill_at_any_file_operation_leaves_the_files_of_the_plain_command(
     killed, every, tmp_path, monkeypatch
 ):
-    """Of a process that was killed after its runs had ended, leases and a record used to stay."""
+    """A process killed after its runs had ended used to leave its leases and a record."""
     monkeypatch.setattr("unweave.training.leases._HALF_WRITTEN", 0.0)
     monkeypatch.setattr("unweave.core.files.disk", Recorder())  # does not wait for real disks
     runs, plain, recorder = sweep(steps=2)[:3], tmp_path / "plain", Recorder()
@@ -348,7 +348,7 @@ class QueuedJob:
 
 
 class Queue(Fake):
-    """Submits arrays of jobs, of which the third is refused by `error`."""
+    """Submits arrays of jobs; the third raises `error`."""
 
     def __init__(self, error):
         super().__init__(lanes=1)

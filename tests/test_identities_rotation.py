@@ -104,7 +104,7 @@ def test_a_student_prior_is_not_rotation_invariant():
 
 
 def test_a_rotated_diagonal_posterior_is_diagonal_only_if_isotropic():
-    """Else the nearest diagonal one has a smaller rate, by the dependence that it leaves out."""
+    """Otherwise the rate of the nearest diagonal one is smaller, by the dependence left out."""
     latent = uw.Gaussian(3)
     passed, turned = two_passes(latent, project=True)
     p = latent.density(torch.zeros(3, dtype=f64))

@@ -50,7 +50,7 @@ def table_of(module, name):
 
 
 def enumerated():
-    """Every value of the discrete blocks of TREE, with its probability by hand."""
+    """Enumerate the values of the discrete blocks of TREE, with their probabilities."""
     module = module_of(TREE)
     p_a = module.parts["a"].logits.softmax(-1).detach()
     tables = {name: table_of(module, name) for name in ("b", "c", "d")}

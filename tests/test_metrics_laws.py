@@ -373,7 +373,7 @@ def test_score_survives_json(metric):
 
 
 def test_json_of_a_score_is_a_copy_of_plain_dicts():
-    """What a user does with it must not change the score."""
+    """Changing the dicts must not change the score."""
     score = Score("own", "", 1.0, parts=MappingProxyType({"a": 1.0}), details={"b": 2})
     content = score.to_json()
     assert json.loads(json.dumps(content))["parts"] == {"a": 1.0}

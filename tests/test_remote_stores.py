@@ -91,7 +91,7 @@ def test_a_folder_is_pulled_when_its_lease_is_taken(bucket):
 
 
 def test_a_worker_downloads_the_text_of_runs_when_it_reads_it(bucket):
-    """Of a store of thousands of runs it trains a few."""
+    """A worker trains a few of the thousands of runs in a store."""
     run = small_run(steps=3)
     train([run], SMALL.load(CPU), Store(store_root(URL)))
     os.environ["UNWEAVE_DATA"] += "-elsewhere"

@@ -128,7 +128,7 @@ def test_scores_are_shown_and_the_table_fits_80_columns(unweave, store):
 
 
 def test_headline_scores_are_shown_if_they_fit(unweave, tmp_path, monkeypatch):
-    """What all runs have in common is said once, which leaves room."""
+    """Settings that all runs share are printed once, which leaves room."""
     for seed in range(2):
         add_run(tmp_path, 4.0, seed, 3.0, mig=0.125)
     monkeypatch.setattr("unweave.core.console.out._width", 80)

@@ -55,7 +55,7 @@ def held_elsewhere(folder, host="elsewhere"):
 
 
 class Order(Silent):
-    """Notes which runs train, and what is said; calls a function when training waits."""
+    """Records which runs train and what is printed; calls a function when training waits."""
 
     def __init__(self, waits=lambda: None):
         self.trained, self.notes, self.waits = [], [], waits

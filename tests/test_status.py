@@ -87,7 +87,7 @@ def test_speed_and_time_left_follow_from_the_workers(store):
 
 
 def test_runs_that_wait_in_a_queue_are_counted(store, unweave):
-    """The status said that nothing was being trained, and no more."""
+    """The status used to say only that nothing was being trained."""
     write_worker(store.root, ELSEWHERE, submitted=64)
     _, out, _ = unweave("status", "--store", store.root)
     assert "nothing is being trained, but 64 runs submitted to workers or a queue; 30 steps" in out

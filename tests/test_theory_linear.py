@@ -52,7 +52,7 @@ def _doubles():
 
 
 def by_hand(found, order=None, signs=None):
-    """All terms with torch's distributions, averaged over the points; latents as they are told."""
+    """Compute all terms with torch's distributions, averaged over the points, for given latents."""
     a, noise = found.mixing, found.noise
     x, d, w = points(a, noise), torch.tensor(found.decoder), torch.tensor(found.encoder)
     v = torch.tensor(found.log_variances).exp()

@@ -51,7 +51,7 @@ sys.addaudithook(_audit)
 
 @contextlib.contextmanager
 def limited_memory(size):
-    """Let the body map only so many bytes more than are mapped now."""
+    """Let the body map at most `size` bytes more than are mapped now."""
     limits = resource.getrlimit(resource.RLIMIT_AS)
     mapped = int(Path("/proc/self/statm").read_text().split()[0]) * resource.getpagesize()
     resource.setrlimit(resource.RLIMIT_AS, (mapped + size, limits[1]))
