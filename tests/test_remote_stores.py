@@ -6,6 +6,7 @@ import json
 import math
 import os
 import sys
+import warnings
 
 import boto3
 import pytest
@@ -25,7 +26,8 @@ from unweave.evaluation.tasks import Job, Task
 from unweave.executors.worker import Ended
 from unweave.explorer.explore import store_library
 from unweave.training import remote_stores, train
-from unweave.training.leases import FolderInUse, Leases, own_leases
+from unweave.training.leases import FolderInUse, LeaseLost, Leases, own_leases
+from unweave.training.outcome import recall
 from unweave.training.own_data import Datasets
 from unweave.training.progress import ConsoleProgress
 from unweave.training.remote_stores import RemoteStore, store_root
@@ -294,6 +296,65 @@ def test_text_of_no_run_is_not_downloaded_and_large_text_is_refused(bucket, monk
     assert [row["step"] for row in folder.read_log()] == [1, 2, 3]
     with pytest.raises(ValueError, match=r"measures.jsonl .*at most 9,998 bytes, got 9,999"):
         folder.read_measures()
+
+
+def reads(folder):
+    """Everything that reads a run folder or writes in it."""
+    run = small_run(steps=3)
+    return [
+        folder.read_run, folder.read_data, folder.read_log, folder.read_measures,
+        folder.read_weights, lambda: folder.read_log_to_checkpoint(3), lambda: folder.scores,
+        lambda: folder.failure, lambda: [folder.read_state(step) for step in folder.states],
+        lambda: Store(folder.path.parent).find("x"),
+        lambda: uw.load(folder.path), lambda: recall(folder, run).log,
+        lambda: train([run], SMALL.load(CPU), Store(store_root(URL))),
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize("content", [b"", b"null", None])
+def test_no_error_names_the_mirror_of_a_store(bucket, content):
+    """Of each file that is damaged or missing."""
+    mirror, run = store_root(URL), small_run(steps=3)
+    train([run], SMALL.load(CPU), Store(mirror))
+    objects, whole, told = boto3.resource("s3").Bucket("bucket"), bucket(), []
+    names = {name.rpartition("/")[2] for name in whole}
+    for name in sorted(names | {"measures.jsonl", "scores.json", "failed.json"}):
+        for each in objects.objects.all():
+            each.delete()
+        changed = whole | {f"study/{run.digest}/{name}": content}
+        for key, value in changed.items():
+            if value is not None:
+                objects.put_object(Key=key, Body=value)
+        for number in range(len(reads(Store(mirror).folder(run)))):
+            folder = Store(store_root(URL)).folder(run)
+            with warnings.catch_warnings(record=True) as warned:
+                warnings.simplefilter("always")
+                try:
+                    reads(folder)[number]()
+                except (ValueError, OSError) as error:
+                    told.append(str(error))
+                told += [str(each.message) for each in warned]
+    assert [text for text in told if str(mirror) in text] == []
+    assert sum(URL in text for text in told) > 20 * (content is not None)
+
+
+def test_leases_name_the_store_and_not_its_mirror(bucket, monkeypatch):
+    folder = Store(store_root(URL)).folder(small_run(steps=3)).path
+    other = Leases(Process("elsewhere", "1", 1, 1))
+    ours = Leases(this_process(), has_ended=lambda _: False)
+    with other.hold(folder) as lease:
+        for wait in (0, 0.01):
+            with pytest.raises(FolderInUse, match=f"writing in {URL}/"), ours.hold(folder, wait):
+                pass
+        monkeypatch.setattr("unweave.training.leases._WAIT", 0)
+        with (
+            pytest.warns(match=f"writes in {URL}/"),
+            pytest.raises(FolderInUse),
+            ours.hold(folder, 0.01),
+        ):
+            pass
+        with pytest.raises(LeaseLost, match=f"taken over {URL}/"):
+            lease._replace(content=b"").check()
 
 
 def test_commands_work_on_a_store_elsewhere(bucket, unweave, monkeypatch):

@@ -22,6 +22,7 @@ from unweave.cli.options import (
     StoreOption,
     output_format,
 )
+from unweave.core import files
 from unweave.core.console import err, out
 from unweave.core.hints import count_noun
 from unweave.core.notes import print_notes, print_warnings
@@ -134,7 +135,8 @@ def _read_stored(reasons: Mapping[Path, str], split: str | None) -> list[Compare
             if folder.weights.exists():
                 stored.append(compared_folder(folder, split))
                 what = "compared only by what is stored"
-        print_notes(err, [f"{path} is {what}: {reason.removeprefix(f'{path} ')}"])
+        shown = files.disk.name(path)
+        print_notes(err, [f"{shown} is {what}: {reason.removeprefix(f'{shown} ')}"])
     return stored
 
 

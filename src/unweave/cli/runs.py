@@ -185,7 +185,8 @@ def report_command(
     if len(folders) == len(reasons) == 1:
         raise ValueError(next(iter(reasons.values())))
     if reasons:
-        print_notes(err, (f"there is no report of {path}: {why}" for path, why in reasons.items()))
+        shown = ((files.disk.name(path), why) for path, why in reasons.items())
+        print_notes(err, (f"there is no report of {path}: {why}" for path, why in shown))
         raise typer.Exit(2)
 
 

@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 
 from unweave.cli.options import ScoringOptions
 from unweave.cli.score_output import run_labels
+from unweave.core import files
 from unweave.core.console import err
 from unweave.core.files import DISK_FAILURE
 from unweave.core.groups import grouped
@@ -156,7 +157,8 @@ def _store(
         if error.errno in DISK_FAILURE:
             disk_errors.append(error)
             return []
-        return [f"scores are not stored: {folder.path.parent} is not writable ({error.strerror})"]
+        store = files.disk.name(folder.path.parent)
+        return [f"scores are not stored: {store} is not writable ({error.strerror})"]
     return [str(warning) for warning in warned]
 
 

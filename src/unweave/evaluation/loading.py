@@ -8,6 +8,7 @@ from typing import Any, overload
 import torch
 from torch import Tensor
 
+from unweave.core import files
 from unweave.core.files import error_text
 from unweave.core.hints import nearest_path
 from unweave.core.outputs import DEFAULT_STORE
@@ -171,39 +172,41 @@ def _find(path: Path, finder: SourceFinder) -> FittedModel:
 
 
 def _source(path: str | Path, run: Run, record: DataRecord, finder: SourceFinder) -> DataSource:
+    shown = files.disk.name(Path(path))
     if finder.split in ("validation", "test") and takes_all(run.data):
         warnings.warn(
-            f"{path} was trained on all of its data, split=all: it has seen the {finder.split} "
-            "split, and scores on it are not those of unseen data; train with data.split=train to "
-            "hold it out",
+            f"{shown} was trained on all of its data, split=all: it has seen the "
+            f"{finder.split} split, and scores on it are not those of unseen data; train with "
+            "data.split=train to hold it out",
             stacklevel=4,
         )
     try:
         return finder.find(run.data, record)
     except ValueError as error:
-        raise ValueError(f"{path}: {error}") from None
+        raise ValueError(f"{shown}: {error}") from None
 
 
 def _check_trained(path: Path, outcome: Outcome) -> None:
     """Raise a ValueError if there are no weights."""
+    shown = files.disk.name(path)
     if outcome.failure and not outcome.has_weights:
-        raise ValueError(f"{path} has no weights: {failure_text(outcome.run, outcome.failure)}")
+        raise ValueError(f"{shown} has no weights: {failure_text(outcome.run, outcome.failure)}")
     if not outcome.has_weights:
-        raise ValueError(f"{path} has no weights yet: train it first, with `unweave train`")
+        raise ValueError(f"{shown} has no weights yet: train it first, with `unweave train`")
 
 
 def _read_trained(path: Path, network: Network | None) -> tuple[Outcome, DataRecord, Path | None]:
     """Read a run as `_read` does; raise a ValueError if it has no weights that fit its networks."""
     outcome, record, folder = _read(path)
-    run = outcome.run
+    run, shown = outcome.run, files.disk.name(path)
     if network is not None and network != run.network:
-        raise ValueError(f"{path} was trained with network {run.network}, got {network}")
+        raise ValueError(f"{shown} was trained with network {run.network}, got {network}")
     _check_trained(path, outcome)
     assert outcome.weights is not None
     try:
         check_tensors("its weights", outcome.weights, _expected_weights(run, record.schema.shape))
     except ValueError as error:
-        raise ValueError(f"{path}: {error}") from None
+        raise ValueError(f"{shown}: {error}") from None
     return outcome, record, folder
 
 

@@ -76,8 +76,9 @@ class Lease(NamedTuple):
         """Raise a LeaseLost unless the file still has the content that was written."""
         if files.disk.read(self.path) != self.content:
             raise LeaseLost(
-                f"another process has taken over {self.path.parent}, because this one seemed dead "
-                f"for {EXPIRY:.0f} seconds: nothing more is written; run the command again"
+                f"another process has taken over {files.disk.name(self.path.parent)}, because this "
+                f"one seemed dead for {EXPIRY:.0f} seconds: nothing more is written; run "
+                "the command again"
             )
 
 
@@ -280,16 +281,16 @@ def _supersede(stale: list[Lease], lease: Lease) -> bool:
 def _in_use(folder: Path, worker: Process | None) -> str:
     who = f" (process {worker.pid} on {worker.host})" if worker else ""
     return (
-        f"another process is writing in {folder}, which is being trained or measured{who}: wait "
-        "for it or stop it"
+        f"another process is writing in {files.disk.name(folder)}, which is being trained or "
+        f"measured{who}: wait for it or stop it"
     )
 
 
 def _waiting(folder: Path, worker: Process | None, alive: bool) -> str:
     who = f"process {worker.pid} on {worker.host}" if worker else "the process"
     if alive:
-        return f"waiting for {who}, which writes in {folder}"
-    return f"waiting to see whether {who}, which was writing in {folder}, is alive"
+        return f"waiting for {who}, which writes in {files.disk.name(folder)}"
+    return f"waiting to see whether {who}, which was writing in {files.disk.name(folder)}, is alive"
 
 
 @cache

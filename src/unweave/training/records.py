@@ -303,6 +303,9 @@ def reading(path: Path) -> Iterator[None]:
         short = reason if len(reason) <= _SHOWN else f"{reason[:_SHOWN]}..."
         shown = files.disk.name(path)
         raise ValueError(f"{shown} cannot be read ({short}): it is damaged; {advice}") from None
+    except OSError as error:
+        error.filename = files.disk.name(path)
+        raise
 
 
 def write_record(path: Path, run: str, content: Mapping[str, Any]) -> None:

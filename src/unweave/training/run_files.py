@@ -64,7 +64,8 @@ class RunFiles:
             return read_sealed(self.path / RUN, RunRecord)
         except (FileNotFoundError, NotADirectoryError):
             raise ValueError(
-                f"{self.path} is not a run: it has no {RUN}; `unweave runs` lists the runs"
+                f"{files.disk.name(self.path)} is not a run: it has no {RUN}; `unweave runs` lists "
+                "the runs"
             ) from None
 
     @property
@@ -191,7 +192,8 @@ class RunFiles:
         path, rows = self.path / LOG, self.read_log(until=step)
         if not path.exists():
             warnings.warn(
-                f"{path} is missing: training continues from step {step:,} without its rows",
+                f"{files.disk.name(path)} is missing: training continues from step {step:,} "
+                "without its rows",
                 stacklevel=2,
             )
         elif not rows or rows[-1]["step"] != step:

@@ -120,7 +120,7 @@ class RunFolder(RunFiles):
                 stored = self.read_scores(path)
                 kept = stored["scores"] if ScoreFacts.of(stored) == facts else {}
             except ValueError:
-                warnings.warn(f"{path} was damaged, and is replaced", stacklevel=2)
+                warnings.warn(f"{files.disk.name(path)} was damaged, and is replaced", stacklevel=2)
         write_record(path, self.digest, facts._asdict() | {"scores": {**kept, **scores}})
 
     def _suffix(self, split: str) -> str:
@@ -185,7 +185,7 @@ class RunFolder(RunFiles):
         if not path.exists():
             lost = "restore it from a copy, or train the run again in another store"
             why = lost if self._begun else "its training never started"
-            raise ValueError(f"{self.path} has no {DATA}: {why}")
+            raise ValueError(f"{files.disk.name(self.path)} has no {DATA}: {why}")
         content = read_record(path, StoredData, self.digest)
         with reading(path):
             return DataRecord.from_json(content)
@@ -202,8 +202,9 @@ class RunFolder(RunFiles):
             write_record(self.path / RUN, run.digest, run_to_record(run))
         elif self.read_run() != run:
             raise ValueError(
-                f"{self.path} contains a different run from the one its name gives: the folder was "
-                "renamed, or written by another version of unweave; use another store"
+                f"{files.disk.name(self.path)} contains a different run from the one its name "
+                "gives: the folder was renamed, or written by another version of unweave; use "
+                "another store"
             )
 
     def check_data(self, dataset: Dataset, labels: bool = False) -> None:
@@ -221,8 +222,8 @@ class RunFolder(RunFiles):
             changed = "the labels, from which it learns,"
         if changed:
             raise ValueError(
-                f"{changed} have changed since training in {self.path} began; restore them, or "
-                "train on the new ones in another store"
+                f"{changed} have changed since training in {files.disk.name(self.path)} began; "
+                "restore them, or train on the new ones in another store"
             )
 
 
