@@ -1,6 +1,7 @@
 """The verdict of a report: it says when a model has learned nothing, and which scores mean it."""
 
 import dataclasses
+import shutil
 
 import numpy as np
 import pytest
@@ -75,14 +76,17 @@ def test_a_run_that_was_stopped_is_said_to_be(unweave, tmp_path):
     assert "20 steps" not in facts
     found = verdict(analysis.analyse(model, 100)).sentences[0]
     assert found == (
-        "This page shows a run that stopped at step 10 of 20; the same `unweave train` command "
-        "resumes it."
+        "This page shows a run that stopped at step 10 of 20; the same <code>unweave train</code> "
+        "command resumes it."
     )
     code, out, _ = unweave("evaluate", model.folder, "--metrics", "mig", "--rows", 100)
     assert (code, f"run {run.digest}: stopped at step 10 of 20" in " ".join(out.split())) == (
         0,
         True,
     )
+    shutil.copytree(model.folder, tmp_path / "copy")
+    code, _, err = unweave("compare", model.folder, tmp_path / "copy", "--rows", 100)
+    assert (code, "got 0; 2 have not finished training" in " ".join(err.split())) == (2, True)
     with RunFolder(model.folder).lock():
         assert model.progress == "was still training at step 10 of 20"
     train([run], SMALL.load(CPU), store)

@@ -154,7 +154,7 @@ def evaluation_notes(
     models: Sequence[FittedModel], rows: int, scores: Mapping[str, Scores]
 ) -> list[str]:
     """Return what the scored models were measured on, without repeats."""
-    lines, labels = [], run_labels(models)
+    lines, unfinished, labels = list[str](), list[tuple[str, str]](), run_labels(models)
     for model in models:
         if model.folder is None or labels[model.folder] not in scores:
             continue
@@ -163,13 +163,16 @@ def evaluation_notes(
             split += f" (trained on {_split_text(trained_on)})"
         lines.append(f"measured on {min(rows, model.dataset.size):,} observations of {split}")
         if model.progress:
-            lines.append(f"run {labels[model.folder]}: {model.progress}")
+            unfinished.append((model.progress, labels[model.folder]))
         if bound := scores[labels[model.folder]].get(LIKELIHOOD):
             count, particles = bound.details["observations"], bound.details["particles"]
             lines.append(
                 f"{LIKELIHOOD}: mean bound in nats over {count} observations, {particles} "
                 "particles each"
             )
+    for progress, runs in grouped(unfinished).items():
+        more = f" and {len(runs) - _MOST_COLUMNS} more" * (len(runs) > _MOST_COLUMNS)
+        lines.append(f"run {', '.join(runs[:_MOST_COLUMNS])}{more}: {progress}")
     return list(dict.fromkeys(lines))
 
 

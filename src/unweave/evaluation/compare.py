@@ -169,8 +169,9 @@ def compare_runs(runs: Sequence[ComparedRun], level: float = 0.95, seed: int = 0
             chosen.setdefault((group, finished[number].run.seed), number)
     distinct = [finished[number] for number in sorted(chosen.values())]
     if len(distinct) < 2:
+        why = f"; {len(unfinished)} have not finished training" if unfinished else ""
         raise ValueError(
-            f"expected at least two different finished runs to compare, got {len(distinct)}"
+            f"expected at least two different finished runs to compare, got {len(distinct)}{why}"
         )
     if copies := len(finished) - len(distinct):
         are = "is a copy" if copies == 1 else "are copies"

@@ -56,8 +56,9 @@ def verdict(analysis: Analysis) -> Verdict:
         sentences.insert(0, escape(f"The {over}."))
     if progress := analysis.model.progress:
         stopped = progress.startswith("stopped") and analysis.model.folder is not None
-        resumes = "; the same `unweave train` command resumes it" if stopped else ""
-        sentences.insert(0, escape(f"This page shows a run that {progress}{resumes}."))
+        resumes = "; the same <code>unweave train</code> command resumes it" if stopped else ""
+        text = Markup("This page shows a run that {}{}.")
+        sentences.insert(0, text.format(progress, Markup(resumes)))
     elif not extremes and (early := unfinished(analysis.model.measures)):
         model = analysis.model
         stored = RunFolder(model.folder) if model.folder else None
@@ -133,9 +134,9 @@ def _explained(analysis: Analysis) -> list[Markup]:
     split = "all data" if share.split == "all" else f"the {share.split} split"
     how = f"{share.rows:,} observations of {split}, "
     if share.held_out:
-        how += "which it was not trained on"
+        how += "which the model was not trained on"
     elif share.split == split_of(analysis.model.run.data):
-        how = f"{share.rows:,} of the observations that it was trained on"
+        how = f"{share.rows:,} of the observations that the model was trained on"
     else:
         how += "some or all of which it was trained on"
     sentence = Markup("R<sup>2</sup> of the reconstructions is {} on {}.").format(

@@ -200,11 +200,11 @@ def status_lines(status: StoreStatus) -> Sequence[str]:
 def duration(seconds: float) -> str:
     """Return a time in words.
 
-    >>> duration(50), duration(4000), duration(12_208), duration(400_000)
-    ('50 seconds', '67 minutes', '3 h 23 min', '111 hours')
+    >>> duration(1), duration(50), duration(4000), duration(12_208), duration(400_000)
+    ('1 second', '50 seconds', '67 minutes', '3 h 23 min', '111 hours')
     """
     if seconds < 120:
-        return f"{seconds:.0f} seconds"
+        return count_noun(round(seconds), "second")
     minutes = round(seconds / 60)
     if minutes < 120:
         return f"{minutes} minutes"
