@@ -120,9 +120,8 @@ def test_other_splits_of_a_model_are_held_out_and_its_mean_is_that_of_the_traini
     expected = 1 - ((x - waves.reconstruct(x)) ** 2).sum() / ((x - train.mean(0)) ** 2).sum()
     assert found.r2 == pytest.approx(expected, abs=1e-5)
     judged = verdict(analysis.analyse(other, 12))
-    assert f"12 observations of the {split} split, which it was not trained on" in " ".join(
-        judged.sentences
-    )
+    said = f"12 observations of the {split} split, which the model was not trained on"
+    assert said in " ".join(judged.sentences)
     assert "held-out observations" in judged.headline
 
 
