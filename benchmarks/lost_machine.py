@@ -60,9 +60,8 @@ def start_node(given: str, *before: str, **env: str) -> subprocess.Popen[bytes]:
     """Start a node of one core, which ends with the process that is returned."""
     command = f"ray start {given} --num-cpus 1 --disable-usage-stats --block".split()
     command[0] = str(Path(sys.executable).parent / "ray")
-    return subprocess.Popen(
-        [*before, *command], stdout=subprocess.DEVNULL, env={**os.environ, **env}
-    )
+    printed = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
+    return subprocess.Popen([*before, *command], env={**os.environ, **env}, **printed)
 
 
 def answers() -> bool:
