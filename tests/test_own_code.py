@@ -115,10 +115,12 @@ def test_an_import_in_a_function_counts_before_it_is_executed(hash_of):
     assert hash_of(files | {"later.py": SCALE.replace("2 * x", "3 * x")}) != before
 
 
-def test_code_that_a_part_does_not_reach_is_not_hashed(hash_of):
-    used = PART.replace("return {}", "model = scale(x)\n        return model")
-    head = "from helper import scale\nimport plots\n"
-    script = "\nmodel = plots.draw(Part().loss(1))\n"
+@pytest.mark.parametrize("decorated", [False, True])
+def test_code_that_a_part_does_not_reach_is_not_hashed(decorated, hash_of):
+    head = "import unweave as uw\nfrom helper import scale\nimport plots\n"
+    used = PART.replace("{}", "super().loss(scale(x))").replace("return", "model =")
+    used = ("\n@uw.spec\n" if decorated else "\n") + used
+    script = "\nmodel = plots.draw(Part)\n"
     files = {"mine.py": head + used, "helper.py": SCALE, "plots.py": "def draw(x):\n    pass\n"}
     before = hash_of(files)
     assert hash_of(files | {"plots.py": "def draw(x):\n    return x\n"}) == before

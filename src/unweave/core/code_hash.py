@@ -117,7 +117,8 @@ class _UsedCode:
             for name, cell in zip(
                 function.__code__.co_freevars, function.__closure__ or (), strict=True
             ):
-                self._add_value(_contents(cell), name)
+                if (value := _contents(cell)) is not part:
+                    self._add_value(value, name)
         module = sys.modules.get(part.__module__)
         scope = None if module is None else _scope_of(module)
         if module is not None and scope is not None:
@@ -350,12 +351,14 @@ def _find(name: str) -> ModuleSpec | None:
 
 
 def _functions_of(part: Any) -> Iterator[FunctionType]:
-    """Yield a function, or the functions of a class."""
+    """Yield a function, or the functions in the body of a class, without those that were added."""
     for value in vars(part).values() if isinstance(part, type) else (part,):
         inner = value
         for wrapper in ("fget", "__func__", "func", "__wrapped__"):
             inner = getattr(inner, wrapper, inner)
-        if isinstance(inner, FunctionType) and inner.__module__ == part.__module__:
+        if isinstance(inner, FunctionType) and (
+            inner is part or inner.__code__.co_qualname.startswith(f"{part.__qualname__}.")
+        ):
             yield inner
 
 
