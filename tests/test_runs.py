@@ -180,6 +180,7 @@ def test_a_running_run_is_listed_at_the_step_that_its_process_reports(unweave, t
     with folder.lock():
         _, out, _ = unweave("runs", "--store", tmp_path, "--json")
     assert [(each["status"], each["step"]) for each in json.loads(out)] == [("running", 70)]
+    assert "distortion" not in unweave("runs", "--store", tmp_path)[1]  # no empty columns
 
 
 def test_csv_has_what_differs_and_all_numbers(unweave, store):

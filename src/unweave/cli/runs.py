@@ -111,7 +111,8 @@ def runs_command(
     found, runs = len(runs), runs[:_MOST] if sort else runs[-_MOST:]
     asked = [name.strip() for name in columns.split(",") if name.strip()]
     known = {name: [f"terms/{name}"] for name in ALWAYS_SHOWN}
-    shown = [full for n in asked or known for full in known.get(n) or find_names(every, n)]
+    usual = [name for name in known if any(f"terms/{name}" in run.final for run in runs)]
+    shown = [full for n in asked or usual for full in known.get(n) or find_names(every, n)]
     table = runs_table(runs, shown, [] if asked else headline_scores(runs), out.width)
     if table.common:
         out.print(f"all: {table.common}")
