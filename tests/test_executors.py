@@ -6,9 +6,8 @@ import os
 import shutil
 import signal
 import time
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack
 from functools import partial
-from pathlib import Path
 
 import pytest
 import torch
@@ -32,11 +31,9 @@ from unweave.core import files as files_module
 from unweave.core.console import PlainConsole
 from unweave.core.files import Disk
 from unweave.core.processes import Process
-from unweave.evaluation.scoring import ScoringTask
 from unweave.evaluation.tasks import Job, Task, TasksFailed
 from unweave.executors import executor_from, local
 from unweave.executors.driver import _Attempt
-from unweave.executors.slurm import ArrayJobs
 from unweave.executors.worker import Ended, request, work
 from unweave.training import Silent, TrainingInterrupted, train
 from unweave.training.heartbeats import record_path
@@ -329,63 +326,6 @@ def test_progress_counts_runs_and_steps(tmp_path):
     console = PlainConsole(file=text, width=200)
     train_on(Fake(), tmp_path, progress=ConsoleProgress(console))
     assert text.getvalue().splitlines()[-1] == "steps 50 of 60, 5 of 6 runs done  1 failed"
-
-
-class QueuedJob:
-    """A job of Slurm that waits in the queue."""
-
-    def __init__(self, number):
-        self.job_id, self.cancelled = str(number), False
-
-    def done(self):
-        return self.cancelled
-
-    def cancel(self, check):
-        self.cancelled = True
-
-    def result(self):
-        raise RuntimeError("cancelled")
-
-
-class Queue(Fake):
-    """Submits arrays of jobs; the third raises `error`."""
-
-    def __init__(self, error):
-        super().__init__(lanes=1)
-        self.error, self.jobs = error, []
-
-    def map_array(self, function, texts):
-        if len(self.jobs) == 4:
-            raise self.error
-        self.jobs += (added := [QueuedJob(len(self.jobs) + n) for n in range(len(texts))])
-        return added
-
-    @contextmanager
-    def open(self, device, store):
-        yield ArrayJobs(self, uw.Slurm(cluster="local", gpus=0), device, Path(store))
-
-
-@pytest.mark.parametrize("scoring", [False, True])
-@pytest.mark.parametrize(
-    ("error", "raised"),
-    [(RuntimeError("MaxSubmitJobs"), ValueError), (KeyboardInterrupt(), KeyboardInterrupt)],
-)
-def test_no_job_of_slurm_goes_on_after_an_error(tmp_path, monkeypatch, error, raised, scoring):
-    """Arrays that were submitted before one was refused used to stay in the queue."""
-    monkeypatch.setattr("unweave.executors.slurm._ARRAY", 2)
-    on = Queue(error)
-    folders = tuple(f"{tmp_path}/{n}" for n in range(6))
-    with pytest.raises(raised):
-        list(on.score(ScoringTask(folders)) if scoring else train_on(on, tmp_path))
-    assert [job.cancelled for job in on.jobs] == [True] * 4
-
-
-def test_cancelled_jobs_are_not_asked_for_results():
-    """Submitit waits 15 seconds for each result, also of jobs that never left the queue."""
-    jobs = ArrayJobs(Queue(None), uw.Slurm(cluster="local", gpus=0), "cpu", Path())
-    keys = jobs.submit(["one", "two"])
-    jobs.stop()
-    assert jobs.wait(0) == dict.fromkeys(keys, Ended("stopped"))
 
 
 def test_runs_that_cannot_be_loaded_are_one_line(unweave, tmp_path):

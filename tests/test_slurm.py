@@ -5,6 +5,8 @@ import os
 import signal
 import sys
 import time
+from contextlib import contextmanager
+from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
@@ -12,9 +14,11 @@ import pytest
 import unweave as uw
 from datasets import CPU, SMALL, small_run
 from executor_laws import check_laws, check_outcomes, train_on, train_plainly
+from fake_engine import Fake
 from preempted import Preempted
 from unweave.core import files, signals
 from unweave.core.assignments import override
+from unweave.evaluation.scoring import ScoringTask
 from unweave.executors import executor_from
 from unweave.executors.slurm import ArrayJobs
 from unweave.executors.worker import Ended
@@ -238,3 +242,60 @@ def test_the_script_of_a_job_has_all_options_once(tmp_path, monkeypatch):
 def test_submitit_needs_a_folder_beside_a_store_elsewhere():
     with pytest.raises(ValueError, match="use --on slurm:folder=/shared/jobs"):
         uw.Slurm(cluster="local").open("cpu", "s3://bucket/study").__enter__()
+
+
+class QueuedJob:
+    """A job of Slurm that waits in the queue."""
+
+    def __init__(self, number):
+        self.job_id, self.cancelled = str(number), False
+
+    def done(self):
+        return self.cancelled
+
+    def cancel(self, check):
+        self.cancelled = True
+
+    def result(self):
+        raise RuntimeError("cancelled")
+
+
+class Queue(Fake):
+    """Submits arrays of jobs; the third raises `error`."""
+
+    def __init__(self, error):
+        super().__init__(lanes=1)
+        self.error, self.jobs = error, []
+
+    def map_array(self, function, texts):
+        if len(self.jobs) == 4:
+            raise self.error
+        self.jobs += (added := [QueuedJob(len(self.jobs) + n) for n in range(len(texts))])
+        return added
+
+    @contextmanager
+    def open(self, device, store):
+        yield ArrayJobs(self, uw.Slurm(cluster="local", gpus=0), device, Path(store))
+
+
+@pytest.mark.parametrize("scoring", [False, True])
+@pytest.mark.parametrize(
+    ("error", "raised"),
+    [(RuntimeError("MaxSubmitJobs"), ValueError), (KeyboardInterrupt(), KeyboardInterrupt)],
+)
+def test_no_job_of_slurm_goes_on_after_an_error(tmp_path, monkeypatch, error, raised, scoring):
+    """Arrays that were submitted before one was refused used to stay in the queue."""
+    monkeypatch.setattr("unweave.executors.slurm._ARRAY", 2)
+    on = Queue(error)
+    folders = tuple(f"{tmp_path}/{n}" for n in range(6))
+    with pytest.raises(raised):
+        list(on.score(ScoringTask(folders)) if scoring else train_on(on, tmp_path))
+    assert [job.cancelled for job in on.jobs] == [True] * 4
+
+
+def test_cancelled_jobs_are_not_asked_for_results():
+    """Submitit waits 15 seconds for each result, also of jobs that never left the queue."""
+    jobs = ArrayJobs(Queue(None), uw.Slurm(cluster="local", gpus=0), "cpu", Path())
+    keys = jobs.submit(["one", "two"])
+    jobs.stop()
+    assert jobs.wait(0) == dict.fromkeys(keys, Ended("stopped"))
