@@ -302,3 +302,11 @@ def test_names_of_rows_are_those_of_the_table_of_the_spec(table):
     for spec, expected in ((plain, ""), (named, "S"), (others, "T")):
         for split in (spec, with_split(spec, "train"), with_split(spec, "test")):
             assert {name[0] for name in split.load(CPU).row_names} == set(expected)
+
+
+def test_missing_cells_of_a_table_in_memory_are_answered_in_its_own_words():
+    """They were answered with the code that removes rows of an array."""
+    frame = pandas.DataFrame({"u": [1.5, None, 2.5], "v": [0.5, 1.5, 3.5]})
+    with pytest.raises(ValueError, match=r"remove the row, as in table\.dropna\(\)"):
+        from_array(frame)
+    assert from_array(frame.dropna())[1].size == 2

@@ -215,6 +215,7 @@ def test_missing_values_come_before_all_other_advice(scale, monkeypatch):
     monkeypatch.setattr("unweave.report.verdict.unfinished", lambda measures: early)
     judged = verdict(analysis.analyse(models[0], 100))
     assert judged.level == "bad"
+    assert judged.headline.startswith("Extreme values dominate the data")
     assert "-9999 seems to stand for missing values" in judged.sentences[0]
     assert "train longer" not in " ".join(judged.sentences)
     assert "Try" not in " ".join(judged.sentences)

@@ -80,7 +80,7 @@ def headline(analysis: Analysis) -> tuple[Level, str]:
         return "good", f"{count_noun(used, 'latent variable')} {verb} information about the data"
     extremes = analysis.model.schema.extremes
     if extremes and extremes.share >= _WIDESPREAD:
-        return "bad", "The data have extreme values: correct them first, since R² says little else"
+        return "bad", "Extreme values dominate the data: correct them before anything else"
     if dominant := share.dominant:
         few = "One observation has" if len(dominant.names) == 1 else "A few observations have"
         return "bad", f"{few} {dominant.percent} of the variance: R² says nothing about the others"

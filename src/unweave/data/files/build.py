@@ -248,7 +248,8 @@ def _explain_not_finite(rows: Rows, layout: Layout, value_names: Sequence[str]) 
         )
     names = group_names(layout.shape, value_names)
     columns = [join_columns([str(names[number])]) for number in broken.columns]
-    missing = describe_missing(broken.cells, broken.rows, columns, table=bool(value_names))
+    removal = "" if value_names else "x[numpy.isfinite(x).all(1)]"
+    missing = describe_missing(broken.cells, broken.rows, columns, removal)
     return (
         "expected finite float32 values, got NaN or infinity, first in observation "
         f"{row}, {'column ' * bool(value_names)}{names[column]}; {missing}"

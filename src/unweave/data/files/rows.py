@@ -234,8 +234,11 @@ def reject_bombs(
         )
 
 
-def describe_missing(cells: int, rows: int, columns: Sequence[str], table: bool = True) -> str:
-    """Say how many values of observations are missing, in a table or an array, and what to do.
+def describe_missing(cells: int, rows: int, columns: Sequence[str], removal: str = "") -> str:
+    """Say how many values of observations are missing, and what to do.
+
+    `removal` is the code that removes rows of data in memory; "" for a file, some of whose columns
+    can be ignored.
 
     >>> describe_missing(1, 1, ["u"]).partition(":")[0]
     '1 value in 1 row and 1 column (u) is missing or not finite'
@@ -248,8 +251,8 @@ def describe_missing(cells: int, rows: int, columns: Sequence[str], table: bool 
     does = "is" if cells == 1 else "are"
     left_out = ",".join(columns) if few else "NAMES"
     remove = f"remove the row{'s' * (rows != 1)}"
-    way = f"or {remove}, as in x[numpy.isfinite(x).all(1)]"
-    if table:
+    way = f"or {remove}, as in {removal}"
+    if not removal:
         way = f"{remove}, or leave the column{'s' * (len(columns) != 1)} out with data.ignore="
         way += left_out
     return (

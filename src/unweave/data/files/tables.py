@@ -418,7 +418,8 @@ def _missing_text(missing: dict[str, Array], in_memory: bool = False) -> str:
     """Say how many values are missing, by the rows of each column in which they are."""
     rows = np.concatenate(list(missing.values()))
     columns = [join_columns([name]) for name, each in missing.items() if len(each)]
-    return describe_missing(len(rows), len(np.unique(rows)), columns, table=not in_memory)
+    removal = "table.dropna() of pandas" if in_memory else ""
+    return describe_missing(len(rows), len(np.unique(rows)), columns, removal)
 
 
 def check_distinct(names: list[str], path: Path) -> list[str]:
