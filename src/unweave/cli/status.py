@@ -27,7 +27,7 @@ _PAGE = """<!doctype html>
 <title>{title}</title><style>
 :root{{color-scheme:light dark}}body{{font:15px/1.5 system-ui,sans-serif;margin:2rem}}
 caption{{font-weight:600}}th{{font-weight:600}}table{{margin:1rem 0}}
-</style></head><body><h1>{title}</h1>{lines}{tables}<p>{time}</p></body></html>
+</style></head><body><h1>{title}</h1>{lines}{tables}<p>as of {time}</p></body></html>
 """
 
 

@@ -98,7 +98,25 @@ def _quantities_text(section: Section, level: float, width: int) -> str:
     if not rows:
         return ""
     text = table_text(["", *(group.name for group in section.groups)], rows, width)
-    return f"{text}\n{_EQUAL}: equal in all seeds" if _EQUAL in text else text
+    lines = [f"{_EQUAL}: equal in all seeds"] if _EQUAL in text else []
+    if source := measured_on(section):
+        lines.append(textwrap.fill(source, width))
+    return "\n".join([text, *lines])
+
+
+def measured_on(section: Section) -> str:
+    """Say which observations the terms and the held-out losses were measured on.
+
+    >>> from unweave.evaluation.comparison import Section
+    >>> measured_on(Section("data", (), (), ("terms/rate", "mig/chen2018"), ()))
+    'terms: means over training batches at the end of training'
+    """
+    kinds = {name.partition("/")[0] for name in section.quantities}
+    texts = {
+        "terms": "means over training batches at the end of training",
+        "validation": "the last measurement on held-out observations",
+    }
+    return "; ".join(f"{kind}: {text}" for kind, text in texts.items() if kind in kinds)
 
 
 def estimate_text(group: RunGroup, name: str, level: float) -> str:

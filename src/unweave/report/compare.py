@@ -16,6 +16,7 @@ from unweave.evaluation.comparison_text import (
     agreement_text,
     contrast_text,
     estimate_text,
+    measured_on,
     seeds_text,
     udr_text,
 )
@@ -79,6 +80,7 @@ def _section(section: Section, level: float) -> dict[str, Any]:
     return {
         "data": section.data,
         "verdict": _verdict(section),
+        "measured_on": measured_on(section),
         "settings": section.settings,
         "groups": [
             (group, style, list(map(value_text, group.settings.values())), seeds_text(group))
