@@ -322,12 +322,16 @@ def test_after_a_change_in_another_module_the_command_line_trains_again(
         return "already finished" in err
 
     assert not train()
+    (first,) = (tmp_path / "runs").iterdir()
     assert train()
     (tmp_path / "my_helper.py").write_text("FACTOR = 2.0  # two\n")
     assert train()
     (tmp_path / "my_helper.py").write_text("FACTOR = 3.0\n")
     assert not train()
     assert len(list((tmp_path / "runs").iterdir())) == 2
+    code, _, err = unweave("--import", "my_loss", "evaluate", str(first), "--metrics", "mig",
+                           "--rows", "200")  # fmt: skip
+    assert (code, err.count("the code of my_loss:Mine has changed")) == (0, 1), err
     for name in ("my_loss", "my_helper"):
         sys.modules.pop(name, None)
 

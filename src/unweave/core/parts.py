@@ -21,6 +21,8 @@ import sys
 import warnings
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
 from importlib.metadata import EntryPoint, entry_points
 from pathlib import Path
 from types import ModuleType, UnionType
@@ -36,6 +38,7 @@ _IDENTITY = re.compile(r"[^\W\d][\w.]*:[\w.]+@[0-9a-f]+").fullmatch  # of what i
 HASH = "source-hash"  # its key in the JSON form of an own part; no field can have this name
 UNNAMED = "MODULE:FUNCTION"  # on the command line, for what cannot be imported by a name
 
+_warned: ContextVar[bool] = ContextVar("_warned", default=False)  # of changed parts
 _used: dict[str, type] = {}  # own parts of which this process has made a value, by name
 
 
@@ -331,8 +334,20 @@ def _find_stored(content: dict[str, Any]) -> type:
         raise ChangedPart(f"the class has changed ({error}): restore it, or train again") from None
 
 
+@contextmanager
+def reading_again() -> Iterator[None]:
+    """Do not warn of changed parts inside this block: the run was read before, with warnings."""
+    token = _warned.set(True)
+    try:
+        yield
+    finally:
+        _warned.reset(token)
+
+
 def warn_changed(name: str) -> None:
     """Warn that a part of a stored run has other code now."""
+    if _warned.get():
+        return
     warnings.warn(
         f"the code of {name} has changed since this run was trained; results may differ",
         OwnPartWarning,

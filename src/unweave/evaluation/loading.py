@@ -12,6 +12,7 @@ from unweave.core import files
 from unweave.core.files import error_text
 from unweave.core.hints import nearest_path
 from unweave.core.outputs import DEFAULT_STORE
+from unweave.core.parts import reading_again
 from unweave.data.splits import AnySplit, takes_all
 from unweave.evaluation.model import FittedModel
 from unweave.evaluation.source import DataSource, SourceFinder
@@ -152,7 +153,8 @@ def loader_like(model: FittedModel) -> Callable[[Path], FittedModel]:
     """Return a function that loads the run of a model again, on the same data and device."""
 
     def load_again(path: Path) -> FittedModel:
-        outcome, _, folder = _read_trained(path, model.run.network)
+        with reading_again():
+            outcome, _, folder = _read_trained(path, model.run.network)
         return FittedModel(outcome, model.source, folder)
 
     return load_again

@@ -30,7 +30,7 @@ from torch import Tensor
 from unweave.core import files, spec
 from unweave.core.files import delete, make_folder, write_atomically
 from unweave.core.outputs import RUN
-from unweave.core.parts import own_parts
+from unweave.core.parts import own_parts, reading_again
 from unweave.data import Data, Dataset, Schema
 from unweave.data.splits import split_of
 from unweave.training.leases import FolderInUse, read_leases
@@ -124,7 +124,8 @@ class RunFolder(RunFiles):
         write_record(path, self.digest, facts._asdict() | {"scores": {**kept, **scores}})
 
     def _suffix(self, split: str) -> str:
-        return "" if split == split_of(self.read_run().data) else f"-{split}"
+        with reading_again():
+            return "" if split == split_of(self.read_run().data) else f"-{split}"
 
     def read_run(self) -> Run:
         """The run that the folder belongs to."""
