@@ -14,7 +14,7 @@ from test_evaluate import STRUCTURES
 from unweave import metrics
 from unweave.evaluation.monitor import Measure, monitor_of
 from unweave.metrics import evaluate as evaluate_table
-from unweave.training import Silent, log_rows, train
+from unweave.training import Silent, TrainingInterrupted, log_rows, train
 from unweave.training.run import Run
 from unweave.training.store import Store
 
@@ -150,6 +150,30 @@ def test_a_deadline_stops_training_and_the_next_call_resumes(tmp_path):
             assert torch.equal(value, outcome.weights[name])
         folder = store.folder(outcome.run)
         assert folder.read_measures() == expected.measures
+
+
+@pytest.mark.parametrize("stored", ["older", "missing"])
+def test_measurements_that_lack_rows_of_the_checkpoint_are_named(tmp_path, monkeypatch, stored):
+    class Stop(Silent):
+        def advance(self, *_):
+            raise KeyboardInterrupt
+
+    monkeypatch.setattr(log_rows, "log_interval", lambda steps: 4)
+    (run,), store, versions = runs_of([0], steps=12), Store(tmp_path), []
+    path = store.folder(run).path / "measures.jsonl"
+    for _ in range(2):
+        with pytest.raises(TrainingInterrupted):
+            trained([run], Measure(every=2), store=store, progress=Stop())
+        versions.append(path.read_bytes())
+    if stored == "older":
+        path.write_bytes(versions[0])
+        match = r"measures.jsonl .*it has 2 rows, and the checkpoint 4.* delete it to continue"
+        with pytest.raises(ValueError, match=match):
+            trained([run], Measure(every=2), store=store)
+    path.unlink()
+    with pytest.warns(match=r"measures.jsonl is missing: training continues from step 8"):
+        (outcome,) = trained([run], Measure(every=2), store=store)
+    assert [row["step"] for row in outcome.measures] == [10, 12]
 
 
 def test_invalid_measurements_are_rejected_before_training():

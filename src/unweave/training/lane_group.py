@@ -91,7 +91,7 @@ class LaneGroup:
         for lane, folders in places.items():
             saved[lane] = folders[step].read_state(step)
             self.logs[lane] = folders[step].read_log_to_checkpoint(step)
-            self.measures[lane] = folders[step].read_measures(until=step)
+            self.measures[lane] = folders[step].read_measures_to_checkpoint(step)
         self.lanes.restore(saved, step)
 
     def _follow_first(self) -> None:
@@ -214,7 +214,8 @@ class LaneGroup:
         with sync_once():
             for lane, folder in stored:
                 if lane not in self.failures:
-                    folder.write_state(lanes.step, lanes.state.lane(lane), facts)
+                    measured = {"measured": len(self._results(lane)[1])}
+                    folder.write_state(lanes.step, lanes.state.lane(lane), facts | measured)
         with sync_once():
             for lane, folder in stored:
                 if lane in self.failures:

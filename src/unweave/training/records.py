@@ -149,6 +149,7 @@ class TensorFacts(TypedDict, total=False):
     device: str
     precision: str
     compiled: bool
+    measured: NonNegativeInt  # rows of measures.jsonl
 
 
 def check_form(form: type[T], content: object) -> T:

@@ -189,18 +189,23 @@ class RunFiles:
 
         Warn if there is no log.
         """
-        path, rows = self.path / LOG, self.read_log(until=step)
-        if not path.exists():
-            warnings.warn(
-                f"{files.disk.name(path)} is missing: training continues from step {step:,} "
-                "without its rows",
-                stacklevel=2,
-            )
-        elif not rows or rows[-1]["step"] != step:
-            with reading(path):
+        rows = self.read_log(until=step)
+        if not self.warn_if_missing(LOG, step) and (not rows or rows[-1]["step"] != step):
+            with reading(self.path / LOG):
                 last = f"step {rows[-1]['step']:,}" if rows else "no step"
                 raise ValueError(f"its last row is of {last}, and the checkpoint of step {step:,}")
         return rows
+
+    def warn_if_missing(self, name: str, step: int) -> bool:
+        """Warn if a file of rows does not exist where training continues from a step."""
+        path = self.path / name
+        if missing := not path.exists():
+            warnings.warn(
+                f"{files.disk.name(path)} is missing: training continues from step {step:,} "
+                "without its rows",
+                stacklevel=3,
+            )
+        return missing
 
     def read_log_end(self) -> list[Row]:
         """The rows at the end of the log; the others are not parsed."""

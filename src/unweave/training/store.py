@@ -35,6 +35,7 @@ from unweave.data import Data, Dataset, Schema
 from unweave.data.splits import split_of
 from unweave.training.leases import FolderInUse, read_leases
 from unweave.training.records import (
+    Row,
     Sealed,
     StoredData,
     TensorFacts,
@@ -45,7 +46,7 @@ from unweave.training.records import (
     write_record,
 )
 from unweave.training.run import Run
-from unweave.training.run_files import DATA, RunFiles, names_in, run_paths
+from unweave.training.run_files import DATA, MEASURES, RunFiles, names_in, run_paths
 from unweave.training.run_text import summary_of
 from unweave.training.tensor_files import read_facts, read_tensors, write_tensors
 
@@ -148,6 +149,16 @@ class RunFolder(RunFiles):
     def read_state_facts(self, step: int) -> TensorFacts:
         """The facts of the checkpoint of a step."""
         return read_facts(self.states[step], self.digest)
+
+    def read_measures_to_checkpoint(self, step: int) -> list[Row]:
+        """The measurements up to a checkpoint, which says how many there were."""
+        rows, count = self.read_measures(until=step), self.read_state_facts(step).get("measured", 0)
+        if len(rows) < count and self.warn_if_missing(MEASURES, step):
+            return []
+        if len(rows) != count:
+            with reading(self.path / MEASURES):
+                raise ValueError(f"it has {len(rows):,} rows, and the checkpoint {count:,}")
+        return rows
 
     def write_state(
         self, step: int, tensors: Mapping[str, Tensor], facts: Mapping[str, Any]
