@@ -1,6 +1,7 @@
 """The command line as a user types it: results, and one-line errors with exit code 2."""
 
 import json
+import os
 import re
 import shlex
 import subprocess
@@ -434,3 +435,13 @@ def test_failed_lanes_are_reported_with_exit_code_1(unweave, tmp_path):
     assert code == 1
     assert err.count("Try a lower optimiser.lr") == 1
     assert {f.status for f in Store(tmp_path).folders()} == {"failed", "finished"}
+
+
+def test_characters_that_the_locale_lacks_are_printed_as_escapes(tmp_path):
+    (tmp_path / "a.csv").write_text("grün,日本\n0.5,1\n0.25,2\n0.75,4\n0.5,3\n", encoding="utf-8")
+    ascii_only = {"LC_ALL": "C", "PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0"}
+    command = [sys.executable, "-m", "unweave", "data", "info", str(tmp_path / "a.csv")]
+    environment = os.environ | ascii_only | {"UNWEAVE_DATA": str(tmp_path / "data")}
+    done = subprocess.run(command, capture_output=True, env=environment, check=False)
+    assert (done.returncode, done.stderr) == (0, b"")
+    assert b"gr\\xfcn" in done.stdout

@@ -4,6 +4,7 @@ Each command imports what it needs when it runs, so help and usage errors appear
 """
 
 import inspect
+import io
 import re
 import sys
 from typing import Annotated, Any
@@ -83,6 +84,8 @@ def root(
 
 def main() -> None:
     """Run the command line."""
+    if isinstance(sys.stdout, io.TextIOWrapper):  # which cannot encode all names in every locale
+        sys.stdout.reconfigure(errors="backslashreplace")
     errors.run(_tidy_help(typer.main.get_command(app)), sys.argv[1:])
 
 
