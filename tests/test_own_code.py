@@ -4,6 +4,7 @@ import importlib
 import linecache
 import sys
 import textwrap
+from pathlib import Path
 from types import ModuleType
 
 import pytest
@@ -107,12 +108,44 @@ def test_a_relative_import_counts(hash_of):
     assert hash_of(files | {"pack/__init__.py": "x = 1\n"}) == before  # it is not imported from
 
 
-def test_an_import_in_a_function_counts_before_it_is_executed(hash_of):
-    inside = PART.replace("return {}", "from later import scale\n        return scale(x)")
-    files = {"mine.py": inside, "later.py": SCALE}
+@pytest.mark.parametrize("path", ["later.py", "folder/inner/later.py", "folder/later/__init__.py"])
+def test_an_import_in_a_function_counts_before_it_is_executed(path, hash_of):
+    module = path.removesuffix(".py").removesuffix("/__init__").replace("/", ".")
+    inside = PART.replace("return {}", f"from {module} import scale\n        return scale(x)")
+    beside = path.replace("later.py", "beside.py").replace("__init__.py", "beside.py")
+    files = {"mine.py": inside, path: "from .beside import scale\n", beside: SCALE}
+    if "/" not in path:
+        files[path] = "from beside import scale\n"
     before = hash_of(files)
-    assert "later" not in sys.modules
-    assert hash_of(files | {"later.py": SCALE.replace("2 * x", "3 * x")}) != before
+    assert module not in sys.modules
+    assert hash_of(files | {beside: SCALE.replace("2 * x", "3 * x")}) != before
+
+
+def test_a_file_with_the_name_of_a_function_does_not_hide_its_module(hash_of):
+    part = "from helper import scale\n" + PART.replace("return {}", "return scale(x)")
+    files = {"mine.py": part, "scale.py": "print(1)\n", "helper.py": SCALE}
+    before = hash_of(files)
+    assert hash_of(files | {"helper.py": SCALE.replace("2 * x", "3 * x")}) != before
+    assert hash_of(files | {"scale.py": "print(2)\n"}) == before
+
+
+def test_libraries_do_not_count_wherever_they_are(hash_of):
+    """A base class in `site-packages`, and PyTorch that is built in a folder of its own."""
+    head = "import torch\n\n\nclass Part(torch.nn.Module):\n    pass\n"
+    before = hash_of({"mine.py": head})
+    used = code_hash._UsedCode(sys.modules["mine"].Part)
+    assert used.texts == {"class Part(torch.nn.Module):\n    pass"}
+    torch_file = "/home/me/pytorch/torch/nn/modules/module.py"
+    assert not used._is_of_user(Path(torch_file), "torch.nn.modules.module")
+    assert before == hash_of({"mine.py": head})
+
+
+def test_a_long_chain_of_imports_counts_to_its_end(hash_of):
+    """It must not end in a RecursionError."""
+    chain = {f"m{i}.py": f"def f():\n    from m{i + 1} import f\n" for i in range(600)}
+    part = "from m0 import f\n" + PART.replace("return {}", "return f()")
+    before = hash_of({"mine.py": part, **chain, "m600.py": "x = 1\n"})
+    assert hash_of({"mine.py": part, **chain, "m600.py": "x = 2\n"}) != before
 
 
 @pytest.mark.parametrize("decorated", [False, True])

@@ -33,6 +33,7 @@ from typing import Any, NamedTuple
 _PACKAGE = __name__.partition(".")[0]
 _LIBRARY = Path(os.__file__).parent  # the standard library
 _INSTALLED = {"site-packages", "dist-packages"}
+_LIBRARIES = {"torch", "torchvision", "triton", "numpy", "scipy", "sklearn", "pandas", "jax"}
 _SCALARS = (bool, int, float, complex, str, bytes, type(None))
 
 
@@ -97,8 +98,13 @@ class _UsedCode:
         self.texts: set[str] = set()
         self.depends_on: list[tuple[dict[str, Any], str, object]] = []
         self._seen: set[tuple[object, ...]] = set()
-        self._package = part.__module__.partition(".")[0] if dataclasses.is_dataclass(part) else ""
+        self._modules: list[_Scope] = []  # whose imports are still to follow
+        self._top = part.__module__.partition(".")[0]
+        self._package = self._top if dataclasses.is_dataclass(part) else ""
         self._add_object(part)
+        while self._modules:
+            scope = self._modules.pop()
+            self._add_imports(ast.walk(scope.tree), scope)
 
     def _is_new(self, *what: object) -> bool:
         new = what not in self._seen
@@ -106,10 +112,17 @@ class _UsedCode:
         return new
 
     def _add_object(self, part: Any) -> None:
-        """Add a class with its own base classes, or a function."""
+        """Add a class with the user's base classes, or a function."""
         for each in part.__mro__ if isinstance(part, type) else (inspect.unwrap(part),):
-            if is_outside(each) and self._is_new(each):
+            if is_outside(each) and (each is part or self._has_base(each)) and self._is_new(each):
                 self._add_definition(each)
+
+    def _has_base(self, base: type) -> bool:
+        """Whether a base class is the user's, or of the part's own package."""
+        name = base.__module__
+        file = getattr(sys.modules.get(name), "__file__", None)
+        own = name.partition(".")[0] == self._top
+        return own or file is None or self._is_of_user(Path(file), name)
 
     def _add_definition(self, part: Any) -> None:
         functions = list(_functions_of(part))
@@ -193,13 +206,17 @@ class _UsedCode:
                 self._depend_on_module(module)
             if scope is not None:
                 self.texts.add(ast.unparse(scope.tree))
-                self._add_imports(ast.walk(scope.tree), scope)
+                self._modules.append(scope)
         return True
 
     def _is_of_user(self, file: Path, name: str) -> bool:
-        """Whether a module is neither Python's nor installed, except in the part's own package."""
-        if _INSTALLED & {*file.parts}:
-            return name.partition(".")[0] == self._package
+        """Whether a module is neither Python's nor installed, except in the part's own package.
+
+        Libraries such as PyTorch may be built in a folder of their own.
+        """
+        top = name.partition(".")[0]
+        if _INSTALLED & {*file.parts} or top in _LIBRARIES:
+            return top == self._package
         return not file.is_relative_to(_LIBRARY)
 
     def _depend_on_module(self, module: ModuleType) -> None:
@@ -260,7 +277,8 @@ def _scope_of_file(name: str, spec: ModuleSpec | None) -> _Scope | None:
         text = Path(str(spec.origin)).read_text(encoding="utf-8") if spec else ""
     except (OSError, UnicodeDecodeError):
         text = ""
-    return _scope(name, spec.parent or "" if spec else "", text)
+    is_package = spec is not None and spec.submodule_search_locations is not None
+    return _scope(name, name if is_package else name.rpartition(".")[0], text)
 
 
 @functools.lru_cache(maxsize=256)
@@ -338,12 +356,12 @@ def _nodes_at(node: ast.AST, path: list[str]) -> Iterator[ast.stmt]:
 
 def _find(name: str) -> ModuleSpec | None:
     """Find a module without importing anything."""
-    path, spec = None, None
-    for step in itertools.accumulate(name.split("."), "{}.{}".format):
+    path, spec = sys.path, None
+    for step in name.split("."):  # a dotted name would need the package around it
         spec = PathFinder.find_spec(step, path)
         if spec is None:
             return None
-        path = spec.submodule_search_locations
+        path = list(spec.submodule_search_locations or ())
     return spec
 
 
