@@ -110,6 +110,7 @@ def read_everything(root):
 def job(request, unweave, tmp_path, monkeypatch):
     monkeypatch.setenv("UNWEAVE_DATA", str(tmp_path / "root" / "data"))
     monkeypatch.setattr("unweave.training.leases._HALF_WRITTEN", 0.0)
+    monkeypatch.setattr("unweave.training.heartbeats.BEAT", 3600.0)  # the same operations each time
     monkeypatch.setattr(download, "BLOCK", 500)
     monkeypatch.setattr(download, "SYNCED", 1000)
     monkeypatch.setattr("unweave.report.page.render", lambda model, **_: f"run {model.run.digest}")
