@@ -176,6 +176,13 @@ def test_the_orientation_is_that_of_a_decoded_png(before, after, later, animated
         assert images._header(image).size == expected[::-1]
 
 
+def test_metadata_with_a_wrong_checksum_are_read(tmp_path):
+    content = chunks(..., (b"eXIf", EXIF[6:]))
+    start = content.index(b"eXIf") + 4 + len(EXIF[6:])
+    (tmp_path / "a.png").write_bytes(content[:start] + bytes(4) + content[start + 4 :])
+    assert images.read_header(tmp_path / "a.png").size == (2, 3)
+
+
 @pytest.mark.parametrize("broken", [False, True])
 def test_large_images_are_refused_before_any_is_decoded(tmp_path, undecoded, unweave, broken):
     blank = io.BytesIO()

@@ -40,9 +40,6 @@ _ROTATED = frozenset((5, 6, 7, 8))  # EXIF orientations that swap height and wid
 _ORIENTATION = 0x0112  # tags of EXIF and TIFF
 _PNG = b"\x89PNG\r\n\x1a\n"
 _PNG_METADATA = (b"IHDR", b"eXIf", b"iTXt", b"tEXt", b"zTXt")
-_NO_PIXELS = b"".join(
-    bytes(4) + kind + zlib.crc32(kind).to_bytes(4, "big") for kind in (b"IDAT", b"IEND")
-)
 _WIDTH, _LENGTH, _BITS, _DESCRIPTION, _SAMPLES, _SAMPLE_FORMAT = 256, 257, 258, 270, 277, 339
 _LISTED = 5  # unreadable files that are named
 
@@ -168,12 +165,18 @@ def _exif(image: ImageFile.ImageFile) -> Image.Exif:
     if not isinstance(image, PngImagePlugin.PngImageFile):
         return image.getexif()
     # These may follow the pixels, and Pillow decodes those to find them. So it gets the others.
-    kept = b"".join(_png_metadata(image.fp, image.is_animated))
-    with Image.open(BytesIO(_PNG + kept + _NO_PIXELS), formats=["PNG"]) as bare:
+    chunks = [*_png_metadata(image.fp, image.is_animated), (b"IDAT", b""), (b"IEND", b"")]
+    kept = b"".join(_png_chunk(*chunk) for chunk in chunks)
+    with Image.open(BytesIO(_PNG + kept), formats=["PNG"]) as bare:
         return Image.Image.getexif(bare)
 
 
-def _png_metadata(file: IO[bytes] | None, animated: bool) -> Iterator[bytes]:
+def _png_chunk(kind: bytes, content: bytes) -> bytes:
+    checksum = zlib.crc32(kind + content)  # of metadata, programs sometimes write a wrong one
+    return len(content).to_bytes(4, "big") + kind + content + checksum.to_bytes(4, "big")
+
+
+def _png_metadata(file: IO[bytes] | None, animated: bool) -> Iterator[tuple[bytes, bytes]]:
     """Read the header of a PNG file, and its chunks of metadata, up to its second frame."""
     assert file is not None
     place, pixels = len(_PNG), False
@@ -185,7 +188,7 @@ def _png_metadata(file: IO[bytes] | None, animated: bool) -> Iterator[bytes]:
             return
         pixels |= kind == b"IDAT"
         if kind in _PNG_METADATA:
-            yield start + file.read(size + 4)
+            yield kind, file.read(size)
         place += 12 + size
 
 
