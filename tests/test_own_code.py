@@ -365,6 +365,13 @@ def test_after_a_change_in_another_module_the_command_line_trains_again(
     code, _, err = unweave("--import", "my_loss", "evaluate", str(first), "--metrics", "mig",
                            "--rows", "200")  # fmt: skip
     assert (code, err.count("the code of my_loss:Mine has changed")) == (0, 1), err
+    both = sorted(map(str, (tmp_path / "runs").iterdir()))
+    code, out, err = unweave("--import", "my_loss", "compare", *both)
+    assert code == 0, err
+    assert "objective.source-hash" in out  # and neither run is taken for a copy of the other
+    code, out, err = unweave("--import", "my_loss", "evaluate", *both, "--metrics", "mig",
+                             "--rows", "200")  # fmt: skip
+    assert (code, "2 groups of settings" in out) == (0, True), err
     for name in ("my_loss", "my_helper"):
         sys.modules.pop(name, None)
 

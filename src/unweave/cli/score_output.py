@@ -11,7 +11,7 @@ from unweave.core.groups import grouped
 from unweave.core.text import csv_text, json_text
 from unweave.data.splits import split_of
 from unweave.evaluation.comparison_text import udr_text
-from unweave.evaluation.evaluate import content_of, seed_groups
+from unweave.evaluation.evaluate import code_of, content_of, seed_groups
 from unweave.evaluation.model import FittedModel
 from unweave.metrics import Scores
 from unweave.metrics.model_metrics import LIKELIHOOD, UDR
@@ -129,10 +129,10 @@ def _groups(chosen: Sequence[FittedModel], models: Sequence[FittedModel]) -> dic
     The settings are those that differ among all models on the same data.
     """
     own = [model for model in models if content_of(model) == content_of(chosen[0])]
-    names = differing(settings_of(model.run, places=False) for model in own)
+    names = differing(settings_of(model.run, places=False) | code_of(model) for model in own)
     groups: dict[str, list[int]] = {}
     for numbers in seed_groups(chosen):
-        settings = settings_of(chosen[numbers[0]].run)
+        settings = settings_of(chosen[numbers[0]].run) | code_of(chosen[numbers[0]])
         title = settings_text({name: settings.get(name) for name in names})
         groups.setdefault(title, []).extend(numbers)
     return groups

@@ -13,6 +13,7 @@ import numpy as np
 from unweave.core import spec
 from unweave.core.groups import grouped
 from unweave.core.intervals import welch_interval
+from unweave.core.parts import reading_again
 from unweave.data.splits import on_split, split_of
 from unweave.evaluation.comparison import ComparedRun, Comparison, Contrast, RunGroup, Section
 from unweave.evaluation.evaluate import content_of, evaluate, score_facts, tables
@@ -23,7 +24,13 @@ from unweave.metrics.model_metrics import LIKELIHOOD, UDR, split_model_metrics
 from unweave.metrics.registry import MetricChoice, metric_keys
 from unweave.metrics.score import notes_on_runs
 from unweave.training.flat_settings import differing, sort_key
-from unweave.training.grouping import data_identity, data_label, same_but_for_the_seed, settings_of
+from unweave.training.grouping import (
+    code_in,
+    data_identity,
+    data_label,
+    same_but_for_the_seed,
+    settings_of,
+)
 from unweave.training.run_files import why_unused
 from unweave.training.store import RunFolder, ScoreFacts
 
@@ -85,7 +92,8 @@ def compared_model(model: FittedModel) -> ComparedRun:
     """Describe a model, with its stored scores on the same split and labels."""
     run = ComparedRun(model.run.digest, model.run, "", model.log, model.measures)
     if model.folder is not None:
-        run = compared_folder(RunFolder(model.folder), model.split)
+        with reading_again():
+            run = compared_folder(RunFolder(model.folder), model.split)
         if run.facts and run.facts.labels != model.dataset.labels_fingerprint:
             run = replace(run, scores={}, facts=None, unused="they were computed from other labels")
     return replace(run, data=content_of(model), extremes=model.schema.extremes)
@@ -110,6 +118,7 @@ def compared_folder(folder: RunFolder, split: str | None = None) -> ComparedRun:
         None if unused else facts,
         unused,
         extremes=record.schema.extremes,
+        code=code_in(folder.settings),
     )
 
 
@@ -162,7 +171,7 @@ def compare_runs(runs: Sequence[ComparedRun], level: float = 0.95, seed: int = 0
     finished = [run for run in runs if not run.log or run.log[-1]["step"] >= run.run.steps]
     if unfinished := [run.name for run in runs if run not in finished]:
         notes.append(f"left out, because their training has not finished: {', '.join(unfinished)}")
-    alike = same_but_for_the_seed([run.run for run in finished], [run.data for run in finished])
+    alike = _same_but_for_the_seed(finished)
     chosen: dict[tuple[int, int], int] = {}
     for group, numbers in enumerate(alike):
         for number in numbers:
@@ -188,10 +197,16 @@ def compare_runs(runs: Sequence[ComparedRun], level: float = 0.95, seed: int = 0
     return Comparison(sections, tuple(dict.fromkeys(notes)), level)
 
 
+def _same_but_for_the_seed(runs: Sequence[ComparedRun]) -> list[list[int]]:
+    return same_but_for_the_seed(
+        [run.run for run in runs], [run.data for run in runs], [run.code for run in runs]
+    )
+
+
 def _section(runs: Sequence[ComparedRun], level: float, seed: int) -> Section:
-    every = [settings_of(run.run, places=False) for run in runs]
+    every = [{**settings_of(run.run, places=False), **run.code} for run in runs]
     names = tuple(differing(every))
-    numbers = same_but_for_the_seed([run.run for run in runs], [run.data for run in runs])
+    numbers = _same_but_for_the_seed(runs)
     chosen = [{name: every[own[0]].get(name) for name in names} for own in numbers]
     order = sorted(range(len(numbers)), key=lambda g: [sort_key(v) for v in chosen[g].values()])
     groups = tuple(

@@ -28,7 +28,8 @@ class ComparedRun:
 
     `data` identifies the data. `facts` describe what the scores were computed on; None without
     scores. `unused` says why stored scores are not used. `table` is None if the run could not be
-    encoded. `extremes` are those of the data.
+    encoded. `extremes` are those of the data. `code` has the hashes of the user's own parts that it
+    was trained with.
     """
 
     name: str
@@ -41,6 +42,7 @@ class ComparedRun:
     unused: str = ""
     table: Table | None = None
     extremes: ExtremeValues | None = None
+    code: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def values(self) -> dict[str, float]:

@@ -29,6 +29,7 @@ from unweave.core.groups import grouped
 from unweave.core.noise import Noise
 from unweave.core.notes import capture_warnings
 from unweave.core.parallel import own_cores, process_map
+from unweave.core.parts import own_parts
 from unweave.data.splits import on_split
 from unweave.evaluation.loading import in_memory
 from unweave.evaluation.model import TINY, Array, Codes, FittedModel
@@ -53,8 +54,8 @@ from unweave.metrics.posterior.overlap import (
     pairs_of,
 )
 from unweave.metrics.posterior.prior_match import match_scores
-from unweave.training.grouping import data_identity, same_but_for_the_seed
-from unweave.training.store import ScoreFacts
+from unweave.training.grouping import code_in, data_identity, same_but_for_the_seed
+from unweave.training.store import RunFolder, ScoreFacts
 
 if TYPE_CHECKING:
     from unweave.evaluation.scoring import Scorer
@@ -284,7 +285,16 @@ def content_of(model: FittedModel) -> str:
 
 def seed_groups(models: Sequence[FittedModel]) -> list[list[int]]:
     """Return the indices of the models that differ only in their seed and are on the same data."""
-    return same_but_for_the_seed([m.run for m in models], [content_of(m) for m in models])
+    return same_but_for_the_seed(
+        [m.run for m in models], [content_of(m) for m in models], [code_of(m) for m in models]
+    )
+
+
+def code_of(model: FittedModel) -> dict[str, str]:
+    """Return the hashes of a user's own parts that a model was trained with, by setting."""
+    if model.folder is None or not own_parts(model.run):
+        return {}
+    return code_in(RunFolder(model.folder).settings)
 
 
 def _udr(tables: Sequence[Table], seed: int) -> Sequence[Score | ValueError]:

@@ -7,9 +7,9 @@ from typing import Any
 
 from unweave.core import spec
 from unweave.core.groups import grouped
-from unweave.core.parts import MissingPart, find_part, is_part_name
+from unweave.core.parts import HASH, MissingPart, find_part, is_part_name
 from unweave.data import Data
-from unweave.training.flat_settings import flatten, relative_text
+from unweave.training.flat_settings import Settings, flatten, relative_text
 from unweave.training.overrides import data_text
 from unweave.training.run import Run
 
@@ -25,6 +25,15 @@ def settings_of(run: Run, places: bool = True) -> dict[str, Any]:
     """
     content = spec.to_json(run)
     return flatten(content if places else content | {"data": without_places(content["data"])})
+
+
+def code_in(content: Settings) -> dict[str, str]:
+    """Return the hashes of the own parts in the JSON form of a run by setting, without its data.
+
+    Those of a stored run are of the code that it was trained with, which may have changed since.
+    """
+    flat = flatten({name: value for name, value in content.items() if name != "data"})
+    return {name: value for name, value in flat.items() if name.endswith(f".{HASH}")}
 
 
 def without_places(content: Mapping[str, Any]) -> dict[str, Any]:
@@ -55,21 +64,25 @@ def data_identity(data: Data, fingerprint: str = "", labels: str = "") -> str:
     return f"{fingerprint} {labels} {json.dumps(rest)}"
 
 
-def same_but_for_the_seed(runs: Sequence[Run], data: Sequence[str] = ()) -> list[list[int]]:
+def same_but_for_the_seed(
+    runs: Sequence[Run], data: Sequence[str] = (), codes: Sequence[Mapping[str, str]] = ()
+) -> list[list[int]]:
     """Return the indices of the runs that differ only in their seed, group by group.
 
-    `data` identifies the data of each run, by default by their spec.
+    `data` identifies the data of each run, by default by their spec. `codes` are the hashes of
+    `code_in` that a run was trained with, by default those of the code as it is.
 
     >>> same_but_for_the_seed([Run(seed=0), Run(steps=5), Run(seed=1)])
     [[0, 2], [1]]
     """
     each = data or [data_identity(run.data) for run in runs]
 
-    def rest(run: Run) -> str:
-        settings = spec.to_json(run).items()
-        return json.dumps({name: value for name, value in settings if name not in ("seed", "data")})
+    def rest(run: Run, code: Mapping[str, str]) -> str:
+        content = {n: v for n, v in spec.to_json(run).items() if n not in ("seed", "data")}
+        return json.dumps({**flatten(content), **code})
 
-    pairs = enumerate(zip(map(rest, runs), each, strict=True))
+    rests = map(rest, runs, codes or [{}] * len(runs))
+    pairs = enumerate(zip(rests, each, strict=True))
     return list(grouped((key, number) for number, key in pairs).values())
 
 
