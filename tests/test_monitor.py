@@ -152,12 +152,28 @@ def test_a_deadline_stops_training_and_the_next_call_resumes(tmp_path):
         assert folder.read_measures() == expected.measures
 
 
+class Stop(Silent):
+    """Stop at the first row of the log."""
+
+    def advance(self, *_):
+        raise KeyboardInterrupt
+
+
+def test_a_checkpoint_of_an_earlier_version_is_resumed_with_its_measurements(tmp_path, monkeypatch):
+    monkeypatch.setattr(log_rows, "log_interval", lambda steps: 4)
+    (run,), store = runs_of([0], steps=12), Store(tmp_path)
+    folder = store.folder(run)
+    with pytest.raises(TrainingInterrupted):
+        trained([run], Measure(every=2), store=store, progress=Stop())
+    ((step, _),) = folder.states.items()
+    facts = {k: v for k, v in folder.read_state_facts(step).items() if k != "measured"}
+    folder.write_state(step, folder.read_state(step), facts)
+    (outcome,) = trained([run], Measure(every=2), store=store)
+    assert [row["step"] for row in outcome.measures] == [2, 4, 6, 8, 10, 12]
+
+
 @pytest.mark.parametrize("stored", ["older", "missing"])
 def test_measurements_that_lack_rows_of_the_checkpoint_are_named(tmp_path, monkeypatch, stored):
-    class Stop(Silent):
-        def advance(self, *_):
-            raise KeyboardInterrupt
-
     monkeypatch.setattr(log_rows, "log_interval", lambda steps: 4)
     (run,), store, versions = runs_of([0], steps=12), Store(tmp_path), []
     path = store.folder(run).path / "measures.jsonl"

@@ -152,7 +152,8 @@ class RunFolder(RunFiles):
 
     def read_measures_to_checkpoint(self, step: int) -> list[Row]:
         """The measurements up to a checkpoint, which says how many there were."""
-        rows, count = self.read_measures(until=step), self.read_state_facts(step).get("measured", 0)
+        rows = self.read_measures(until=step)
+        count = self.read_state_facts(step).get("measured", len(rows))  # older ones do not say it
         if len(rows) < count and self.warn_if_missing(MEASURES, step):
             return []
         if len(rows) != count:
