@@ -7,14 +7,16 @@ import sys
 
 import numpy as np
 import pytest
+import torch
 
 import unweave as uw
-from unweave.core import parts
+from unweave.core import parts, spec
 from unweave.core.assignments import override
 from unweave.metrics import metric
 from unweave.networks import BaseNetwork, modules
 from unweave.objectives import VAEObjective
 from unweave.testing import check_dataset, check_metric, check_objective
+from unweave.training.overrides import runs_from
 from unweave.training.run import Run
 
 SOURCE = """
@@ -26,6 +28,14 @@ from unweave.objectives import VAEObjective, elbo_terms
 @uw.spec
 class Other(VAEObjective):
     scale: float = 2.0
+
+    def loss(self, forward, batch, noise):
+        return elbo_terms(forward)
+
+
+@uw.spec
+class Required(VAEObjective):
+    scale: float
 
     def loss(self, forward, batch, noise):
         return elbo_terms(forward)
@@ -206,6 +216,38 @@ def test_a_setting_without_an_annotation_is_refused():
         @uw.spec
         class Overriding(uw.BetaVAE):
             beta = 3.0
+
+
+def made(hint, **default):
+    """An objective of a class with one setting."""
+    fields = {"__annotations__": {"setting": hint}, "__module__": __name__, "loss": Bare.loss}
+    return uw.spec(type("Made", (VAEObjective,), fields | default))()
+
+
+@pytest.mark.parametrize(
+    ("make", "message"),
+    [
+        (lambda: made(int, setting=1.5), "setting: expected an integer, got 1.5"),
+        (lambda: made(float, setting="x"), "setting: expected a number, got 'x'"),
+        (lambda: made(list, setting=[1]), r"Made.setting cannot have \[1\] .* use a tuple"),
+        (lambda: made(np.ndarray, setting=np.ones(2)), "Made.setting cannot have array.* a tuple"),
+        (lambda: made(torch.Tensor), "Made: its settings may be numbers.*torch.Tensor"),
+        (lambda: made(float), "setting: expected a value, because this field has no default$"),
+        (lambda: spec.to_json(made(object, setting=print)), "Made cannot be stored .*: its settings"),
+    ],
+)  # fmt: skip
+def test_a_setting_that_could_not_be_stored_and_read_again_is_refused(make, message):
+    """A wrong default made a run that was said to be damaged when it was loaded."""
+    with pytest.raises(ValueError, match=message):
+        make()
+
+
+@pytest.mark.usefixtures("module")
+def test_the_command_line_sets_fields_that_have_no_default():
+    (run,) = runs_from(["objective=mistaken:Required", "objective.scale=3", "data=blobs"])
+    assert run.objective.scale == 3.0
+    with pytest.raises(ValueError, match="objective: scale: expected a value, because this"):
+        runs_from(["objective=mistaken:Required"])
 
 
 @pytest.mark.parametrize("value", [None, {"score": 1.0}, np.ones(3)], ids=str)

@@ -29,7 +29,7 @@ from types import ModuleType, UnionType
 from typing import Annotated, Any, Union, get_args, get_origin
 
 from pydantic import BaseModel, Field, GetCoreSchemaHandler, TypeAdapter
-from pydantic_core import CoreSchema, core_schema
+from pydantic_core import CoreSchema, PydanticSerializationError, core_schema
 
 from unweave.core.code_hash import is_outside, source_hash
 
@@ -248,7 +248,13 @@ def _expand(union: Any) -> list[Any]:
 def content_of(value: Any) -> Any:
     """The JSON form of an own part: its name, the hash of its source, and its fields."""
     cls = type(value)
-    fields = TypeAdapter(cls).dump_python(value, mode="json")
+    try:
+        fields = TypeAdapter(cls).dump_python(value, mode="json")
+    except PydanticSerializationError as error:
+        raise ValueError(
+            f"{part_name(cls)} cannot be stored ({error}): its settings may be numbers, text, "
+            "booleans, tuples of these and specs"
+        ) from None
     return fields | {"kind": part_name(cls), HASH: source_hash(cls)}
 
 

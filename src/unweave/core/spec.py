@@ -35,6 +35,7 @@ from typing import (
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 from pydantic.dataclasses import dataclass
+from pydantic.errors import PydanticSchemaGenerationError
 from pydantic_core import ArgsKwargs, PydanticCustomError
 
 from unweave.core.adapters import adapter
@@ -91,19 +92,34 @@ def spec(cls: type[T]) -> type[T]:
 
     Invalid values raise a ValueError of one line that says what to do.
     """
-    if is_outside(cls):
+    own = is_outside(cls)
+    if own:
         _check_annotated(cls)
     validator: Any = classmethod(_reject_booleans)
     setattr(cls, "_reject_booleans", model_validator(mode="before")(validator))  # noqa: B010
-    return plain_errors(cast(type[T], dataclass(frozen=True, config=CONFIG)(cls)))
+    config: ConfigDict = {**CONFIG, "validate_default": own}
+    try:
+        return plain_errors(cast(type[T], dataclass(frozen=True, config=config)(cls)))
+    except PydanticSchemaGenerationError as error:
+        reason = str(error).partition(". ")[0].partition("\n")[0]
+        raise ValueError(
+            f"{cls.__name__}: its settings may be numbers, text, booleans, tuples of these and "
+            f"specs ({reason})"
+        ) from None
 
 
 def _check_annotated(cls: type) -> None:
-    """Refuse a value without an annotation that its author must have meant as a field."""
+    """Refuse values that no field can have, or that its author must have meant as a field."""
+    annotated = inspect.get_annotations(cls)
     for name, value in vars(cls).items():
+        if name in annotated and type(value).__hash__ is None:
+            raise ValueError(
+                f"{cls.__name__}.{name} cannot have {value!r} as its default, because settings do "
+                "not change: use a tuple, as in tuple[float, ...] = (1.0, 2.0)"
+            )
         inherited = name in getattr(cls.__base__, "__dataclass_fields__", {})
         if (
-            name not in inspect.get_annotations(cls)
+            name not in annotated
             and not name.startswith("_")
             and not name.isupper()
             and name not in ("kind", "revision")
@@ -442,6 +458,8 @@ def _explain_one(problem: Any, cls: type) -> str:
         return f"{where}: {message}"
     if kind in ("value_error", "assertion_error"):
         return f"{where}: {message}" if where else str(message)
+    if kind in ("missing", "missing_argument"):
+        return f"{where}: expected a value, because this field has no default"
     return f"{where}: {message[0].lower()}{message[1:]}, got {given!r}"
 
 

@@ -107,6 +107,8 @@ def runs_from(
     for each in itertools.product(*alternatives):
         combination = list(itertools.chain(*each))
         decisive = [text for text in combination if _DECISIVE.match(text)]
+        if any(text.startswith("objective=") for text in decisive):  # it may have required fields
+            decisive += [text for text in combination if text.startswith("objective.")]
         run = create(decisive, stated)
         if datasets is None or not is_own_data(run.data):
             runs.append(create(combination, stated))
