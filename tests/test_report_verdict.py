@@ -15,6 +15,7 @@ from stopping import Stops
 from unweave.data import Schema, from_array
 from unweave.data.random_split import split_rows
 from unweave.data.scaling import Scaling
+from unweave.evaluation.unfinished import Unfinished
 from unweave.explorer.model_data import _factors
 from unweave.metrics.evidence import LEAST_MARGIN, unjudged
 from unweave.metrics.score import NULL_STD
@@ -23,7 +24,7 @@ from unweave.report.analysis import explained
 from unweave.report.charts import Panel
 from unweave.report.text import number
 from unweave.report.vectors import Vectors
-from unweave.report.verdict import explainable, verdict
+from unweave.report.verdict import explainable, headline, verdict
 from unweave.training import TrainingInterrupted, train
 from unweave.training.store import RunFolder, Store
 
@@ -74,8 +75,10 @@ def test_a_run_that_was_stopped_is_said_to_be(unweave, tmp_path):
     facts = page.partition('class="facts"')[2].partition("</p>")[0]
     assert "stopped at step 10 of 20, with" in facts
     assert "20 steps" not in facts
-    found = verdict(analysis.analyse(model, 100)).sentences[0]
-    assert found == (
+    analysed = analysis.analyse(model, 100)
+    found = verdict(analysed)
+    assert found.headline == headline(analysed)[1]
+    assert found.sentences[0] == (
         "This page shows a run that stopped at step 10 of 20; the same <code>unweave train</code> "
         "command resumes it."
     )
@@ -147,6 +150,16 @@ def test_a_model_that_uses_its_codes_explains_held_out_data(waves):
     assert found.level != "bad"
     assert "of the variance of held-out observations" in found.headline
     assert "12 observations of the validation split" in " ".join(found.sentences)
+
+
+def test_advice_to_train_longer_leaves_the_headline(waves, monkeypatch):
+    """It used to stand there a second time, in place of what the model has learned."""
+    early = Unfinished(20.9, 600)
+    monkeypatch.setattr("unweave.report.verdict.unfinished", lambda measures: early)
+    analysed = analysis.analyse(waves, 100)
+    found = verdict(analysed)
+    assert found.headline == headline(analysed)[1]
+    assert found.sentences[0].startswith("The held-out loss was still falling at the end, by 20.9")
 
 
 def test_the_verdict_on_counts_says_that_noise_cannot_be_explained(waves, tmp_path):

@@ -57,13 +57,13 @@ def verdict(analysis: Analysis) -> Verdict:
     if progress := analysis.model.progress:
         stopped = progress.startswith("stopped") and analysis.model.folder is not None
         resumes = "; the same <code>unweave train</code> command resumes it" if stopped else ""
-        text = Markup("This page shows a run that {}{}.")
-        sentences.insert(0, text.format(progress, Markup(resumes)))
+        shown = Markup("This page shows a run that {}{}.")
+        sentences.insert(0, shown.format(progress, Markup(resumes)))
     elif not extremes and (early := unfinished(analysis.model.measures)):
         model = analysis.model
         stored = RunFolder(model.folder) if model.folder else None
-        text = early.describe_stored(model.run, stored, model.dataset) if stored else str(early)
-        sentences.insert(0, escape(f"The {text}."))
+        why = early.describe_stored(model.run, stored, model.dataset) if stored else str(early)
+        sentences.insert(0, escape(f"The {why}."))
     if failed:
         model = analysis.model
         sentences.append(escape(advice(model.run, model.dataset, model.measures)))
