@@ -150,7 +150,7 @@ class _UsedCode:
             nodes = [] if tree is None else list(_nodes_at(tree, _path_of(part)))
             if nodes:
                 for node in nodes:
-                    self.texts.add(ast.unparse(node))
+                    self.texts.add(_text(node))
                     self._add_run_time_names(_global_names(node), space)
                 return
         self.texts.add(_compiled(part, functions))
@@ -170,7 +170,7 @@ class _UsedCode:
 
     def _add_node(self, node: ast.stmt, scope: _Scope) -> None:
         if not isinstance(node, (ast.Import, ast.ImportFrom)):
-            self.texts.add(ast.unparse(node))
+            self.texts.add(_text(node))
             for name in _global_names(node):
                 self._add_name(name, scope)
         self._add_imports(ast.walk(node), scope)
@@ -205,7 +205,7 @@ class _UsedCode:
             if module is not None:
                 self._depend_on_module(module)
             if scope is not None:
-                self.texts.add(ast.unparse(scope.tree))
+                self.texts.add(_text(scope.tree))
                 self._modules.append(scope)
         return True
 
@@ -304,6 +304,19 @@ def _parsed(text: str) -> ast.Module | None:
         if isinstance(each, (ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)):
             each.body = [line for line in each.body if not _is_text(line)] or [ast.Pass()]
     return tree if text.strip() else None
+
+
+def _text(code: object) -> str:
+    """Return a text of code that is the same in every version of Python."""
+    if isinstance(code, list):
+        return f"[{', '.join(map(_text, code))}]"
+    if not isinstance(code, ast.AST):
+        return ascii(code)
+    fields = dict(ast.iter_fields(code))
+    if isinstance(code, ast.JoinedStr):  # Python 3.12 has empty strings between values
+        fields["values"] = [v for v in code.values if getattr(v, "value", None) != ""]
+    given = (f"{name}={_text(field)}" for name, field in fields.items() if field not in (None, []))
+    return f"{type(code).__name__}({', '.join(given)})"
 
 
 def _is_text(line: ast.stmt) -> bool:
