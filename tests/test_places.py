@@ -12,7 +12,7 @@ import unweave as uw
 from datasets import small_run
 from executor_laws import train_on
 from fake_engine import Fake, FakePool
-from test_executors import QueuedJob
+from test_slurm import QueuedJob
 from unweave.evaluation.scoring import ScoringTask
 from unweave.evaluation.tasks import TasksFailed
 from unweave.executors import places
