@@ -10,12 +10,14 @@ import pytest
 import torch
 
 import unweave as uw
+from unweave import likelihoods
 from unweave.core import parts, spec
 from unweave.core.assignments import override
+from unweave.latents import DiagonalGaussian, SampledRateBlock
 from unweave.metrics import metric
 from unweave.networks import BaseNetwork, modules
-from unweave.objectives import VAEObjective
-from unweave.testing import check_dataset, check_metric, check_objective
+from unweave.objectives import Term, VAEObjective, elbo_terms
+from unweave.testing import check_dataset, check_latent, check_metric, check_objective
 from unweave.training.overrides import runs_from
 from unweave.training.run import Run
 
@@ -218,6 +220,30 @@ def test_a_setting_without_an_annotation_is_refused():
             beta = 3.0
 
 
+@uw.spec
+class Number(VAEObjective):
+    """A term is a number."""
+
+    def loss(self, forward, batch, noise):
+        return elbo_terms(forward) | {"offset": Term(1.0, 0.5)}
+
+
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        (lambda: check_objective(Number()),
+         "Number.loss: expected a tensor as the value of the term offset, got 0.5"),
+        (lambda: Run(likelihood=uw.Gaussian()),
+         r"use unweave.likelihoods.Gaussian\(...\), not that of unweave.latents$"),
+        (lambda: Run(latent=likelihoods.Bernoulli()),
+         r"use unweave.latents.Bernoulli\(...\), not that of unweave.likelihoods$"),
+    ],
+)  # fmt: skip
+def test_what_stands_in_the_wrong_place_is_named(call, message):
+    with pytest.raises(ValueError, match=message):
+        call()
+
+
 def made(hint, **default):
     """An objective of a class with one setting."""
     fields = {"__annotations__": {"setting": hint}, "__module__": __name__, "loss": Bare.loss}
@@ -233,7 +259,7 @@ def made(hint, **default):
         (lambda: made(np.ndarray, setting=np.ones(2)), "Made.setting cannot have array.* a tuple"),
         (lambda: made(torch.Tensor), "Made: its settings may be numbers.*torch.Tensor"),
         (lambda: made(float), "setting: expected a value, because this field has no default$"),
-        (lambda: spec.to_json(made(object, setting=print)), "Made cannot be stored .*: its settings"),
+        (lambda: spec.to_json(made(object, setting=print)), "Made cannot be stored .*its settings"),
     ],
 )  # fmt: skip
 def test_a_setting_that_could_not_be_stored_and_read_again_is_refused(make, message):
@@ -266,3 +292,35 @@ def test_a_metric_without_its_decorator_is_explained():
 
     with pytest.raises(AssertionError, match="decorate it with @unweave"):
         check_metric(plain)
+
+
+def of_tables(codes, factors):
+    return 0.5
+
+
+def with_a_required_option(inputs, bins):
+    return 0.5
+
+
+def without_arguments():
+    return 0.5
+
+
+@pytest.mark.parametrize("function", [of_tables, with_a_required_option, without_arguments])
+def test_a_metric_of_other_arguments_is_refused(function):
+    name = function.__name__
+    with pytest.raises(TypeError, match=rf"^{name}\(.*, as in def {name}\(inputs, bins=20\)"):
+        metric(function)
+
+
+@uw.spec
+class Sizeless(SampledRateBlock):
+    """A block whose size was forgotten."""
+
+    def density(self, zero):
+        return DiagonalGaussian(zero, zero)
+
+
+def test_a_block_without_a_size_is_explained():
+    with pytest.raises(AssertionError, match=r"Sizeless has no `size`.*as in size: int = 10"):
+        check_latent(Sizeless())

@@ -30,6 +30,27 @@ class Idle(BaseNetwork):
         return nn.Sequential(nn.Linear(size, int(np.prod(shape))), nn.Unflatten(1, shape))
 
 
+@uw.spec
+class Dropping(BaseNetwork):
+    """Dropout in the encoder or in the decoder."""
+
+    encodes: bool = True
+
+    def encoder(self, shape, outputs):
+        rate = 0.5 if self.encodes else 0.0
+        return nn.Sequential(nn.Dropout(rate), nn.Linear(shape[0], len(outputs)))
+
+    def decoder(self, size, shape):
+        return nn.Sequential(nn.Linear(size, shape[0]), nn.Dropout(0.5))
+
+
+@pytest.mark.parametrize("encodes", [True, False])
+def test_random_layers_are_caught(encodes):
+    part = "encoder" if encodes else "decoder"
+    with pytest.raises(AssertionError, match=f"{part}: gives different results for the same"):
+        check_network(Dropping(encodes), shape=(12,))
+
+
 @pytest.mark.parametrize(
     ("network", "law"),
     [(Idle(), "get no gradient: unused"), (Idle(channels=2), r"decoder: expected shape \(5, 1,")],

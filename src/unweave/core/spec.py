@@ -469,6 +469,10 @@ def _forms(problem: Any, cls: type) -> str:
     kinds = members(child_annotation(cls, name))
     if isinstance(kind := problem["input"], str) and kind in kinds:
         return f"use {kinds[kind].__name__}(...), or {name}={kind} on the command line"
+    for each in kinds.values():
+        if each.__name__ == type(kind).__name__:
+            package, other = (".".join(c.__module__.split(".")[:2]) for c in (each, type(kind)))
+            return f"use {package}.{each.__name__}(...), not that of {other}"
     choices = ", ".join(f"{c.__name__}(...) or {name}={kind}" for kind, c in kinds.items())
     return f"use {choices}; then {name}.part=value" if choices else "see its documentation"
 

@@ -387,7 +387,13 @@ def interval_around(value: float, values: Floats, level: float) -> tuple[float, 
 def _public_signature(function: Callable[..., object]) -> inspect.Signature:
     """Replace `inputs` by codes and factors, and append the shared arguments."""
     own = inspect.signature(function)
-    first, *options = own.parameters.values()
+    first, *options = own.parameters.values() or (None,)
+    if first is None or first.name == "codes" or any(p.default is p.empty for p in options):
+        raise TypeError(
+            f"{function.__name__}{own}: expected a function of `inputs`, and of options with "
+            f"defaults, as in def {function.__name__}(inputs, bins=20); codes and factors are "
+            "inputs.codes and inputs.factors"
+        )
     arrays = [
         first.replace(name=name, annotation="ArrayLike", kind=first.POSITIONAL_OR_KEYWORD)
         for name in ("codes", "factors")

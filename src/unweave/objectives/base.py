@@ -191,6 +191,12 @@ def checked_terms(objective: object, terms: Any) -> Terms:
             '{"distortion": Term(1.0, forward.distortion), ...}, got '
             f"{'a dict with ' if isinstance(terms, dict) else ''}a {type(wrong).__name__}"
         )
+    for name, term in terms.items():
+        if not isinstance(term.value, Tensor):
+            raise ValueError(
+                f"{type(objective).__name__}.loss: expected a tensor as the value of the term "
+                f"{name}, got {term.value!r}"
+            )
     return terms
 
 

@@ -32,6 +32,11 @@ def check_latent(block: Latent) -> None:
     everything works under `torch.vmap`; traversals are finite; and the block trains in lanes and
     after an interruption.
     """
+    require(
+        hasattr(block, "size"),
+        f"{type(block).__name__} has no `size`, the number of columns of z: add a setting, as in "
+        "size: int = 10",
+    )
     check_spec(block, Run(latent=block))
     require(sum(block.variables) == block.size, "variables must add up to the size of the block")
     count = len(block.variables)

@@ -24,9 +24,10 @@ def check_network(
 ) -> None:
     """Check a network.
 
-    Encoder and decoder have the stated shapes, and map each row by itself in evaluation; each
-    weight has a gradient; weights start with other values for other seeds, and with the same for
-    the same seed; runs in lanes equal runs alone; and an interrupted run ends with the same bits.
+    Encoder and decoder have the stated shapes, give the same result for the same input, also in
+    training, and map each row by itself in evaluation; each weight has a gradient; weights start
+    with other values for other seeds, and with the same for the same seed; runs in lanes equal runs
+    alone; and an interrupted run ends with the same bits.
 
     Args:
         network: the spec of an encoder and a decoder.
@@ -50,6 +51,7 @@ def check_network(
     )
     for part, value in (("encoder", raw), ("decoder", out)):
         module = encoder if part == "encoder" else decoder
+        _check_deterministic(part, module, shape if part == "encoder" else (block.size,))
         parameters = dict(module.named_parameters())
         if parameters:
             weights = list(parameters.values())
@@ -64,6 +66,17 @@ def check_network(
               batch_size=16)  # fmt: skip
     _check_seeds(run.resolve(dataset), dataset.shape)
     check_training(run, dataset)
+
+
+@torch.no_grad()
+def _check_deterministic(part: str, module: nn.Module, shape: Shape) -> None:
+    """In training, too: lanes would not equal runs alone, nor a resumed run one that was not."""
+    x = torch.rand(5, *shape)
+    require(
+        torch.equal(module(x), module(x)),
+        f"{part}: gives different results for the same input; remove dropout and other random "
+        "layers",
+    )
 
 
 @torch.no_grad()

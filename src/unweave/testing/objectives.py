@@ -172,7 +172,9 @@ def _check_distortion_and_rate(objective: Objective, latent: Latent) -> None:
     expected = _means(VAE(), nets, batch)
     for name in ("distortion", "rate"):
         key = f"{MODEL} {name}"
-        require(key in reported, f"the terms of the model must include {name}, if with weight 0")
+        require(
+            key in reported, f"the terms of the model must include {name}, even if with weight 0"
+        )
         if name == "distortion" and not latent.continuous:
             continue  # a decoder may see hard or relaxed samples
         value, other, error = _compare(reported[key], expected[key])
