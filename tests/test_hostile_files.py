@@ -238,7 +238,7 @@ def test_names_of_rows_and_features_of_other_shapes_are_refused(model, tmp_path)
 
 
 def test_a_run_that_is_nested_too_deeply_is_listed_as_damaged(tmp_path, monkeypatch):
-    def fails(folder):
+    def fails(folder, step):
         raise RecursionError
 
     monkeypatch.setattr(run_list, "_read", fails)

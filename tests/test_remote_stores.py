@@ -296,7 +296,7 @@ def test_leases_name_the_store_and_not_its_mirror(bucket, monkeypatch):
         with (
             pytest.warns(match=f"writes in {URL}/"),
             pytest.raises(FolderInUse),
-            ours.hold(folder, 0.01),
+            ours.hold(folder, 1.0),
         ):
             pass
         with pytest.raises(LeaseLost, match=f"taken over {URL}/"):
