@@ -52,6 +52,27 @@ def test_scores_that_are_no_evidence_are_named_before_anything_else():
     assert note.endswith("no evidence: only one factor can be scored (mig/chen2018 in 2 of 2 runs)")
 
 
+def test_scores_of_runs_without_information_are_no_evidence():
+    """The page called such a group better in its verdict; the reports on its runs did not."""
+    off = Table(codes(0).codes, np.zeros((400, 0)), kl=np.full(3, 0.01))
+    runs = [compared(1.0, seed, 0.1 + 0.01 * seed, seed, table=codes(seed)) for seed in range(3)]
+    runs += [compared(4.0, seed, 0.9 + 0.01 * seed, seed, table=off) for seed in range(3)]
+    comparison = compare_runs(runs)
+    note, *_ = comparison.notes
+    reason = "no evidence: no variable carries information about the data"
+    assert reason in note
+    assert note.endswith("(all scores in 3 of 6 runs)")
+    header = render_comparison(comparison).partition("</header>")[0]
+    assert "mig/chen2018: B" not in header
+    assert "Scores by which B is best are no evidence: no variable carries" in header
+    assert "No group is distinguishably better" not in header
+    informed = compare_runs([replace(run, table=codes(run.run.seed)) for run in runs])
+    assert reason not in " ".join(informed.notes)
+    assert "mig/chen2018: B" in render_comparison(informed).partition("</header>")[0]
+    unscored = compare_runs([replace(run, scores={}) for run in runs])
+    assert reason not in " ".join(unscored.notes)
+
+
 # ---- intervals
 
 

@@ -18,7 +18,12 @@ from unweave.data.splits import on_split, split_of
 from unweave.evaluation.comparison import ComparedRun, Comparison, Contrast, RunGroup, Section
 from unweave.evaluation.evaluate import content_of, evaluate, score_facts, tables
 from unweave.evaluation.model import FittedModel
-from unweave.evaluation.shared_latents import LEAST_INFORMATION, most_information, shared_latents
+from unweave.evaluation.shared_latents import (
+    LEAST_INFORMATION,
+    NO_INFORMATION,
+    most_information,
+    shared_latents,
+)
 from unweave.metrics import METRICS, Scores, Table, udr
 from unweave.metrics.model_metrics import LIKELIHOOD, UDR, split_model_metrics
 from unweave.metrics.registry import MetricChoice, metric_keys
@@ -276,22 +281,22 @@ def direction(name: str) -> int | None:
     last = name.split("/")[-1]
     if last == _LOWER:
         return -1
-    return 1 if _key(name) in METRICS or name == LIKELIHOOD or last == "r2" else None
+    return 1 if is_score(name) or name == LIKELIHOOD or last == "r2" else None
 
 
-def _key(name: str) -> str:
-    """Return the key of the metric that a quantity is, or is a part of.
+def is_score(name: str) -> bool:
+    """Return whether a quantity is the score of a metric that reads factors, or a part of one.
 
-    >>> _key("metrics/mig/chen2018"), _key("mig/chen2018 shape")
-    ('mig/chen2018', 'mig/chen2018')
+    >>> is_score("metrics/mig/chen2018"), is_score("mig/chen2018 shape"), is_score("terms/rate")
+    (True, True, False)
     """
-    return name.removeprefix("metrics/").split()[0]
+    return name.removeprefix("metrics/").split()[0] in METRICS
 
 
 def _leaves_range(group: RunGroup, name: str, level: float) -> bool:
     """Whether the interval of a score between 0 and 1 leaves this range."""
     estimate, values = group.estimate(name, level), group.values(name)
-    if _key(name) not in METRICS or estimate is None or estimate.low is None:
+    if not is_score(name) or estimate is None or estimate.low is None:
         return False
     ends = estimate.low, estimate.high or 0.0
     return all(0 <= value <= 1 for value in values) and not all(0 <= end <= 1 for end in ends)
@@ -304,6 +309,12 @@ def _section_notes(section: Section, level: float) -> list[str]:
     notes = [f"{section.data}: {each.advice}" for each in extremes]
     proofs = notes_on_runs({run.name: Scores(run.scores) for run in runs if run.scores})
     notes += [f"{section.data}: {each}" for each in proofs]
+    scored = [run for run in runs if any(map(is_score, run.values))]
+    if hollow := [run for run in scored if not run.informed]:
+        notes.append(
+            f"{section.data}: no evidence: {NO_INFORMATION} (all scores in {len(hollow)} of "
+            f"{len(scored)} runs)"
+        )
     notes += [
         f"the stored scores of {run.name} are not used: {run.unused}; name metrics to compute them"
         for run in runs

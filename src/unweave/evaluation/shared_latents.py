@@ -10,6 +10,10 @@ from unweave.metrics import Table
 from unweave.metrics.predictors import standardise
 
 LEAST_INFORMATION = 0.02  # nats of I(x; z_j) below which a variable counts as unused
+NO_INFORMATION = (  # why scores of a model without a variable that is used are no evidence
+    "no variable carries information about the data, and mean codes that follow a factor do so far "
+    "below the noise of their posteriors"
+)
 SAME = 0.7  # |correlation| from which two latents count as the same: half of the variance is shared
 
 

@@ -13,7 +13,7 @@ from unweave.data import Data, Dataset, Factor
 from unweave.data.selection import HeldOutSplit
 from unweave.data.splits import available_splits, on_split, split_of, with_split
 from unweave.evaluation.model import FittedModel
-from unweave.evaluation.shared_latents import LEAST_INFORMATION, most_information
+from unweave.evaluation.shared_latents import LEAST_INFORMATION, NO_INFORMATION, most_information
 from unweave.evaluation.validation import Dominant, Validation
 from unweave.latents import Distribution
 from unweave.metrics import (
@@ -34,10 +34,6 @@ STEPS = 11  # values of a continuous variable in a traversal
 _AT_ONCE = 256  # observations that are reconstructed
 _MOST_BEYOND = 0.2  # share of the codes of a variable that may lie beyond its traversal
 _HIDDEN = 0.2  # share of a factor that a variable could explain without rising above chance
-_NO_INFORMATION = (
-    "no variable carries information about the data, and mean codes that follow a factor do so far "
-    "below the noise of their posteriors"
-)
 MOST_SHOWN = 24  # variables drawn; of a wider latent space the rest is only counted
 
 
@@ -269,7 +265,7 @@ class Analysis:
 
     def unjudged(self, score: Score) -> str:
         """Return why a score is no evidence that codes follow factors, or ""."""
-        return unjudged(score, self.table) if self.active else _NO_INFORMATION
+        return unjudged(score, self.table) if self.active else NO_INFORMATION
 
     def uncovered(self) -> list[tuple[Variable, float]]:
         """Return variables of which many mean codes lie beyond the traversals, with their shares.

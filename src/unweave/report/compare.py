@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 import unweave
 from unweave.core.files import make_folder, write_atomically
 from unweave.core.outputs import refuse_run_folder
+from unweave.evaluation.compare import is_score
 from unweave.evaluation.comparison import Comparison, Contrast, RunGroup, Section
 from unweave.evaluation.comparison_text import (
     agreement_text,
@@ -20,7 +21,7 @@ from unweave.evaluation.comparison_text import (
     seeds_text,
     udr_text,
 )
-from unweave.evaluation.shared_latents import SAME
+from unweave.evaluation.shared_latents import NO_INFORMATION, SAME
 from unweave.report.charts import Panel, Plot, not_finite, padded, padded_range, ticks
 from unweave.report.figures import settled_span
 from unweave.report.studies import series_style
@@ -123,10 +124,22 @@ def _verdict(section: Section) -> tuple[Level, list[str]]:
             lines += [f"{group.name}: {text}; {udr}"] if several else [text.capitalize(), udr]
             levels.add(_agreement(group))
     if several:
-        sure = [each for each in section.contrasts if each.distinguishable]
-        lines += [contrast_text(each) for each in sure] or [_why_none_is_better(section)]
+        told_apart = [each for each in section.contrasts if each.distinguishable]
+        sure = [each for each in told_apart if not _is_hollow(each)]
+        lines += [contrast_text(each) for each in sure]
+        if hollow := dict.fromkeys(each.best.name for each in told_apart if _is_hollow(each)):
+            lines.append(
+                f"Scores by which {' or '.join(hollow)} is best are no evidence: {NO_INFORMATION}"
+            )
+        if not told_apart:
+            lines.append(_why_none_is_better(section))
         levels = levels or {"good" if sure else "weak"}
     return levels.pop() if len(levels) == 1 else "weak", lines
+
+
+def _is_hollow(contrast: Contrast) -> bool:
+    """Whether a group is best by a score although no variable of its runs carries information."""
+    return is_score(contrast.quantity) and not any(run.informed for run in contrast.best.runs)
 
 
 def _agreement(group: RunGroup) -> Level:
