@@ -36,7 +36,7 @@ def test_the_examples_run_and_their_parts_pass_their_checks(monkeypatch, tmp_pat
     monkeypatch.setitem(sys.modules, "examples", module)
     linecache.checkcache()
     exec(compile(path.read_text(), path, "exec"), module.__dict__)
-    assert module.model.run.objective.kind == "examples:CappedVAE"
-    (scores,) = uw.evaluate([module.model], rows=200, metrics=["mig", module.strongest_link])
+    assert {model.run.objective.kind for model in module.models} == {"examples:CappedVAE"}
+    scores, _ = uw.evaluate(module.models, rows=200, metrics=["mig", module.strongest_link])
     assert any("strongest_link" in name for name in scores)
     assert all(np.isfinite(float(score)) for score in scores.values())

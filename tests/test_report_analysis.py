@@ -5,6 +5,7 @@ import dataclasses
 import itertools
 import math
 import re
+import warnings
 
 import numpy as np
 import pytest
@@ -12,6 +13,7 @@ import pytest
 import unweave as uw
 from report_pages import Page, analysed, discs, lattice_model, mixed_model, quick, rendered
 from unweave.evaluation.compare import _active
+from unweave.metrics import FewRowsWarning, metric
 from unweave.report import (
     analysis,
     charts,
@@ -286,6 +288,22 @@ def test_values_that_are_not_finite_leave_gaps_and_are_counted(lattice, every):
     drawn = sum(panel.drawing.count("L") for panel in logged)
     assert drawn > 100
     assert all(tile.value for tile in summary.tiles(found))
+
+
+def largest_code(inputs):
+    """Compute the largest code."""
+    return float(inputs.codes.max())
+
+
+def test_the_score_of_an_own_metric_is_among_those_that_read_factors(lattice):
+    """It was listed as one that needs no factors."""
+    metrics = ["mig", metric(largest_code), "total_correlation"]
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", FewRowsWarning)
+        found = analysis.analyse(lattice, 200, uw.evaluate(lattice, 200, metrics=metrics))
+    assert list(found.scores) == ["mig/locatello2019", "mig/chen2018", "largest_code"]
+    assert "total_correlation/exact" in found.unsupervised
+    assert "largest code" in [row.name for row in summary.score_rows(found)]
 
 
 @pytest.mark.parametrize("value", BAD)

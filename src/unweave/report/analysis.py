@@ -348,6 +348,11 @@ class Analysis:
         return schema.scaling.apply(values).numpy() if len(schema.shape) == 3 else values
 
 
+def _reads_factors(key: str) -> bool:
+    """Whether a metric compares codes with factors: a user's own function does, by its name."""
+    return key in METRICS or "/" not in key
+
+
 def analyse(
     model: FittedModel, rows: int, scores: dict[str, Score] | None = None, seed: int = 0
 ) -> Analysis:
@@ -384,9 +389,9 @@ def analyse(
         rate=latent.rate(posterior, prior, samples).double().mean().item(),
         summary=summarise(latent, posterior, prior, noise),
         explained=explained(model) if model.run.objective.autoencodes else None,
-        scores={key: score for key, score in known.items() if key in METRICS},
+        scores={key: score for key, score in known.items() if _reads_factors(key)},
         unsupervised=describe(table)
-        | {key: score for key, score in known.items() if key not in METRICS},
+        | {key: score for key, score in known.items() if not _reads_factors(key)},
         left_out=left_out(table),
         shares=shares,
         factors=factors,
