@@ -3,6 +3,7 @@
 import csv
 import io
 import json
+import re
 import shutil
 from dataclasses import replace
 
@@ -75,14 +76,25 @@ def test_a_metric_that_does_not_apply_to_one_run_does_not_stop_the_others(unweav
     assert f"{other.name}: expected a table that can be scored by mig/chen2018" in err
 
 
-def test_scores_on_different_data_are_not_averaged(unweave, store, tmp_path):
+def test_scores_on_different_data_are_not_averaged(unweave, store, trained):
     others = uw.fit(replace(SMALL, positions=4), seed=range(3), store=store, **FIELDS)
     folders = sorted(store.glob("[!.]*"))
     code, out, err = unweave("evaluate", *folders, *MIG)
     assert code == 0, err
     assert "shapes2d side=16" in out
-    assert out.count("positions=4") == 1
-    assert out.count("positions=8") == 1
+    tables, notes = (
+        [line for line in out.splitlines() if (": measured on " in line) == noted]
+        for noted in (False, True)
+    )
+    for positions in ("positions=4", "positions=8"):  # each dataset has a note and a title
+        assert "\n".join(tables).count(positions) == 1
+        assert "\n".join(notes).count(positions) == 1
+    code, one, _ = unweave("evaluate", *(m.folder for m in others), *MIG)
+    assert (code, one.startswith("measured on 64 observations of all data\n")) == (0, True)
+    code, two, _ = unweave("evaluate", *(m.folder for m in (others[0], *trained[1])), *MIG)
+    titles = re.findall(r"^shapes2d .*(positions=\d)(|: run .*)$", two, re.MULTILINE)
+    run = f": run {others[0].folder.name}"
+    assert (code, titles) == (0, [("positions=4", run), ("positions=8", "")])
     for folder in folders:  # at most four runs of a dataset have a column each
         assert folder.name in out
     values = [json.loads((m.folder / "scores.json").read_text()) for m in others]

@@ -44,7 +44,7 @@ def evaluate_command(
     *,
     options: ScoringOptions,
 ) -> None:
-    """Score trained runs against the true factors of their data.
+    """Score trained runs against the true factors of their data, or by unsupervised metrics.
 
     Scores and codes are stored in the folder of each run: in scores.json and table.npz for the
     split it was trained on, and in scores-SPLIT.json and table-SPLIT.npz for another.

@@ -103,8 +103,9 @@ LanesOption = Annotated[
     int | None,
     typer.Option(
         min=1,
-        help="Largest number of runs that a worker takes at once; it trains them side by side, as "
-        "lanes (by default 64, or fewer if some workers would get none; no limit without workers).",
+        help="Largest number of runs that a worker takes at once, to train (side by side, as "
+        "lanes) or to score (by default 64, or fewer if some workers would get none; no limit "
+        "without workers).",
     ),
 ]
 RetryFailedOption = Annotated[

@@ -98,9 +98,10 @@ def print_run_scores(
     own = [(m, scores[labels[m.folder]]) for m in models if m.folder and labels[m.folder] in scores]
     datasets = grouped((content_of(model), model) for model, _ in own)
     for chosen in datasets.values():
-        if len(datasets) > 1:
-            out.print(f"\n{data_label(chosen[0].run.data)}")
         by_run = {labels[m.folder]: scores[labels[m.folder]] for m in chosen if m.folder}
+        if len(datasets) > 1:
+            alone = f": run {next(iter(by_run))}" if len(by_run) == 1 else ""
+            out.print(f"\n{data_label(chosen[0].run.data)}{alone}")
         rest = {run: Scores({k: s for k, s in each.items() if k != UDR})
                 for run, each in by_run.items()}  # fmt: skip
         runs, groups = list(rest), _groups(chosen, models)
@@ -153,15 +154,21 @@ def _udr_lines(
 def evaluation_notes(
     models: Sequence[FittedModel], rows: int, scores: Mapping[str, Scores]
 ) -> list[str]:
-    """Return what the scored models were measured on, without repeats."""
+    """Return what the scored models were measured on, without repeats.
+
+    If they are on several datasets, the lines name these.
+    """
     lines, unfinished, labels = list[str](), list[tuple[str, str]](), run_labels(models)
-    for model in models:
-        if model.folder is None or labels[model.folder] not in scores:
-            continue
+    own = [model for model in models if model.folder and labels[model.folder] in scores]
+    several = len({content_of(model) for model in own}) > 1
+    for model in own:
+        assert model.folder is not None
+        name = f"{data_label(model.run.data)}: " if several else ""
         trained_on, split = split_of(model.run.data), _split_text(model.split)
         if model.split != trained_on:
             split += f" (trained on {_split_text(trained_on)})"
-        lines.append(f"measured on {min(rows, model.dataset.size):,} observations of {split}")
+        size = f"{min(rows, model.dataset.size):,}"
+        lines.append(f"{name}measured on {size} observations of {split}")
         if model.progress:
             unfinished.append((model.progress, labels[model.folder]))
         if bound := scores[labels[model.folder]].get(LIKELIHOOD):
