@@ -2,7 +2,7 @@ import { render } from "preact";
 import { act } from "preact/test-utils";
 import { describe, expect, it } from "vitest";
 import type { Variable } from "../src/bundle";
-import { withClass, type Model } from "../src/model";
+import { Model, withClass } from "../src/model";
 import { moved } from "../src/panels/classes";
 import { axisOptions } from "../src/panels/data/columns";
 import { gridCodes, optionName, variablesOf } from "../src/panels/grid";
@@ -10,7 +10,7 @@ import { endsOf, farthest, interpolated, nearestShare } from "../src/panels/inte
 import { beyond, pressed, spreadOf } from "../src/panels/slider";
 import { nested, Sliders, VariableName } from "../src/panels/sliders";
 import { neighbour } from "../src/panels/tiles";
-import { classesClause, currentStep, taken } from "../src/panels/traversals";
+import { classesClause, currentStep, taken, Traversals } from "../src/panels/traversals";
 import { DEFAULTS, models, view } from "../src/state";
 import { nearest } from "../src/ui/vector";
 import { comparable, limits } from "../src/ui/vector-scale";
@@ -88,6 +88,19 @@ describe("sliders", () => {
     expect(moved("ArrowUp", 0, 3, 0)).toBe(2);
     expect(moved("Delete", 0, 3, 1)).toBe(1);
     expect(moved("Tab", 0, 3, 1)).toBeNull();
+  });
+});
+
+describe("traversals", () => {
+  it("of a model without information say why there are none", async () => {
+    const other = await smallModel();
+    for (const variable of other.data.variables) variable.active = false;
+    const unused = new Model(other.bundle);
+    expect(unused.active).toEqual([]);
+    const page = document.createElement("div");
+    act(() => render(<Traversals model={unused} />, page));
+    expect(page.textContent).toContain("so there is nothing to traverse");
+    expect(page.querySelectorAll("button, select")).toHaveLength(0);
   });
 });
 

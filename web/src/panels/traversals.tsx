@@ -21,6 +21,20 @@ const CLICK = "A frame marks the step nearest to the current value; click anothe
 const MOST = 24; // variables that are drawn
 
 export function Traversals({ model }: { model: Model }) {
+  if (model.active.length > 0) return <ActiveTraversals model={model} />;
+  return (
+    <section class="panel" aria-label="Traversals">
+      <header>
+        <h2>Traversals</h2>
+      </header>
+      <p class="help">
+        No latent variable carries information about the data, so there is nothing to traverse.
+      </p>
+    </section>
+  );
+}
+
+function ActiveTraversals({ model }: { model: Model }) {
   const settled = useSettled(code.value);
   const start = settled.length === model.data.size ? settled : code.value;
   const paths = pathsOf(model, start, view.value.steps);
