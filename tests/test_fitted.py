@@ -297,6 +297,7 @@ def test_a_failed_run_raises_an_error():
         ({"scale": "common"}, 'uw.fit(uw.data.from_array(x, scale="common"))'),
         ({"likelihood": "gaussian"}, "likelihood=uw.likelihoods.Gaussian()"),
         ({"epochs": 5}, "steps"),
+        ({"stor": "runs"}, "did you mean 'store'?"),
         ({"objective": [uw.VAE(), uw.BetaVAE()]}, "[uw.fit(data, objective=each) for each in"),
         ({"seed": "0..3"}, "seed=range(4)"),
         ({"seed": 1.5}, "seed=range(4)"),

@@ -11,6 +11,7 @@ import pytest
 from pydantic import TypeAdapter
 
 from lattice_tables import blurred, identity
+from unweave.catalogue.metrics import metric_page
 from unweave.cli.score_output import scores_table
 from unweave.metrics import (
     METRICS,
@@ -97,6 +98,13 @@ def test_a_decorated_function_has_all_options_of_a_metric():
     assert float(closest(BASE.codes, BASE.factors, reseeds=2)) == float(
         closest(BASE.codes, BASE.factors)
     )
+
+
+def test_the_page_of_a_metric_without_protocols_lists_none():
+    page = metric_page(f"{__name__}:mean_code")
+    assert "What it needs:\n\n      a factor that takes at least two values\n\n" in page
+    assert "Protocols, and" not in page
+    assert not [line for line in page.splitlines() if line and not line.strip()]
 
 
 def test_the_signature_and_documentation_list_shared_arguments():

@@ -69,10 +69,12 @@ def metric_page(name: str, width: int = 80) -> str:
         options.append(f"  {option}={parameters[option].default!r}\n{about}")
     papers = entries_for(cited(description)).items()
     titles = [f"  {key}  {entry_field(entry, 'title')}" for key, entry in papers]
+    needs = [(f"  {m.protocol}\n", _indented(_needs(m) or "codes", width)) for m in chosen]
     sections = [
         f"{name}\n\n{description.strip()}",
-        "Protocols, and what they need:\n\n"
-        + "\n".join(f"  {m.protocol}\n{_indented(_needs(m) or 'codes', width)}" for m in chosen),
+        "Protocols, and what they need:\n\n" + "\n".join(map("".join, needs))
+        if first.protocol
+        else f"What it needs:\n\n{needs[0][1]}",  # a user's own function
         *(["Options in Python:\n\n" + "\n".join(options)] if options else []),
         *(["Returns:\n\n" + _indented(returns.split(">>>")[0], width)] if returns else []),
         *(["Papers:\n\n" + "\n".join(titles)] if titles else []),

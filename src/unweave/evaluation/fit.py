@@ -430,7 +430,7 @@ def _place(name: str, value: object) -> str:
             usual = type(getattr(Run(), part))
             owners += [(part, cls) for cls in ([usual] if usual in having else having[:_SHOWN])]
     if not owners:
-        return nearest(name, [part for part in _PARTS if part not in ("data", "init")])
+        return nearest(name, ["seed", *Options.__annotations__])
     given = repr(value) if field == "size" and isinstance(value, int) else f"{field}={value!r}"
     return f"did you mean {' or '.join(f'{p}={_call(p, c, given)}' for p, c in owners)}?"
 
