@@ -102,6 +102,22 @@ def test_scores_on_different_data_are_not_averaged(unweave, store, trained):
         assert f"{content['scores']['mig/locatello2019']['value']:.3f}" in out
 
 
+def test_scores_of_runs_without_information_are_no_evidence(unweave, tmp_path):
+    """Their reports said so; the table did not."""
+    options = FIELDS | {"steps": 150, "optimiser": uw.Adam(lr=1e-2)}
+    beta = uw.BetaVAE(beta=1000.0)
+    with pytest.warns(UserWarning, match="are off"):
+        off = uw.fit(SMALL, objective=beta, store=tmp_path, **options).folder
+    used = uw.fit(SMALL, objective=uw.BetaVAE(beta=0.01), store=tmp_path, **options).folder
+    reason = "no evidence: no variable carries information about the data"
+    code, out, _ = unweave("evaluate", off, used, *MIG)
+    shown = " ".join(out.split())
+    assert (code, reason in shown, "(all scores in 1 of 2 runs)" in shown) == (0, True, True)
+    assert reason not in " ".join(unweave("evaluate", used, *MIG)[1].split())
+    unsupervised = unweave("evaluate", off, "--metrics", "active_units", "--rows", 100)[1]
+    assert reason not in " ".join(unsupervised.split())
+
+
 def test_scores_of_different_settings_are_not_averaged(unweave, store, trained):
     others = uw.fit(SMALL, seed=range(3), store=store, **(FIELDS | {"steps": 30}))
     code, out, err = unweave("evaluate", *sorted(store.glob("[!.]*")), *MIG)

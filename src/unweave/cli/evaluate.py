@@ -86,6 +86,7 @@ def evaluate_command(
     from unweave.cli.scoring import find_runs, left_out_lines, score_runs
     from unweave.evaluation.loading import load_each
     from unweave.evaluation.scoring import ScoringTask
+    from unweave.evaluation.shared_latents import NO_INFORMATION
     from unweave.executors import executor_from
 
     executor = executor_from(on, lanes)
@@ -103,6 +104,9 @@ def evaluate_command(
         raise ValueError(next(iter(failures.values())))
     for line in evaluation_notes(models, rows, scored.scores):
         (out if form == "table" else err).print(line)
+    if scored.uninformed:
+        runs = f"all scores in {len(scored.uninformed)} of {len(scored.scores)} runs"
+        (out if form == "table" else err).print(f"no evidence: {NO_INFORMATION} ({runs})")
     print_run_scores(models, scored.scores, form)
     for line in left_out_lines(scored.left_out):
         (out if form == "table" else err).print(line)

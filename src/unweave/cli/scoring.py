@@ -23,6 +23,7 @@ from unweave.evaluation.scoring import (
     map_tables_on,
     try_to_score,
 )
+from unweave.evaluation.shared_latents import is_informed
 from unweave.metrics import METRICS, Score, Scores, Table, evaluate, left_out
 from unweave.metrics.model_metrics import split_model_metrics
 from unweave.metrics.registry import select
@@ -40,6 +41,7 @@ class Scored(NamedTuple):
     failures: dict[str, str]
     disk_errors: list[OSError]  # why scores were not stored; raise one after printing them
     left_out: dict[str, dict[str, str]]  # metrics that were named but do not apply, and why
+    uninformed: list[str]  # runs of which no variable carries information, scored by factors
 
 
 def score_runs(
@@ -65,7 +67,7 @@ def score_runs(
         try_to_score, partial(evaluate, seed=options.seed, **options.keywords), of_tables
     )
     facts = [score_facts(m, rows, codes, options.seed, options.continuous) for m in models]
-    scored, encoded = Scored({}, {}, [], {}), dict[int, Table]()
+    scored, encoded = Scored({}, {}, [], {}, []), dict[int, Table]()
     totals = {"encoded": sum(each.rows for each in facts)} if on is None else {}
     totals |= {"measured": len(models)}
     printed: set[str] = set()
@@ -88,6 +90,8 @@ def score_runs(
             if result.scores or not (result.problems or of_models):
                 scored.scores[labels[number]] = result.scores
                 if table is not None:
+                    if not is_informed(table) and METRICS.keys() & result.scores.keys():
+                        scored.uninformed.append(labels[number])
                     given = models[number], table, facts[number], result.scores
                     stored = _store(*given, scored.disk_errors)
             skipped = omitted(table) if table is not None and names is None else []

@@ -10,7 +10,7 @@ import numpy as np
 from unweave.core.intervals import EQUAL, Estimate, holm, mean_interval, welch_interval, welch_p
 from unweave.core.text import csv_text
 from unweave.data.dataset import ExtremeValues
-from unweave.evaluation.shared_latents import LEAST_INFORMATION, SharedLatent, most_information
+from unweave.evaluation.shared_latents import SharedLatent, is_informed
 from unweave.metrics import Score, Table
 from unweave.metrics.model_metrics import UDR
 from unweave.training.final_terms import end_of, final_values
@@ -47,7 +47,7 @@ class ComparedRun:
     @property
     def informed(self) -> bool:
         """Whether a code carries information about the data, as far as is known."""
-        return self.table is None or bool((most_information(self.table) >= LEAST_INFORMATION).any())
+        return self.table is None or is_informed(self.table)
 
     @property
     def values(self) -> dict[str, float]:

@@ -103,3 +103,13 @@ def most_information(table: Table) -> NDArray[np.float64]:
     off = np.zeros(codes.shape[1], bool) if table.discrete is None else table.discrete
     known = ~off if table.normal is None else table.normal & ~off
     return np.where(known, np.minimum(bound, normal), bound)
+
+
+def is_informed(table: Table) -> bool:
+    """Return whether a code of a table carries information about the data, as far as is known.
+
+    >>> table = Table([[0.1], [0.2]], [[0], [1]], kl=[0.001])
+    >>> is_informed(table), is_informed(Table([[0.1], [0.2]], [[0], [1]]))
+    (False, True)
+    """
+    return bool((most_information(table) >= LEAST_INFORMATION).any())
