@@ -40,6 +40,9 @@ def test_a_worker_says_what_it_cannot_find(tmp_path, monkeypatch):
     path.unlink()
     ended = Ended.read(work(request(own, probe=True)))
     assert f"the workers cannot see the data: there is no {path}" in ended.text
+    content = json.loads(request(task, probe=True)) | {"digests": ["0123456789ab"]}
+    ended = Ended.read(work(json.dumps(content | {"imports": ["json"]})))
+    assert (ended.how, "the workers have other code of json" in ended.text) == ("failed", True)
     content = json.loads(request(task, probe=True)) | {"version": "0.0"}
     ended = Ended.read(work(json.dumps(content)))
     assert (ended.how, "this command 0.0: install the same version" in ended.text) == (

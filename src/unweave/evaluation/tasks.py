@@ -108,15 +108,23 @@ class Task:
         return folders
 
     def to_json(self) -> dict[str, Any]:
-        """Return what `from_json` reads: the fields, and the modules of users' own parts."""
-        return {"imports": own_modules(self.runs), "task": specs.to_json(self)}
+        """Return what `from_json` reads: the fields, digests, and modules of users' own parts."""
+        own = {"imports": own_modules(self.runs), "digests": [run.digest for run in self.runs]}
+        return own | {"task": specs.to_json(self)}
 
     @classmethod
     def from_json(cls, content: dict[str, Any]) -> Self:
         """Import the modules of users' own parts, and read a task."""
         for module in content["imports"]:
             import_module(module)
-        return specs.from_json(cls, content["task"])
+        task = specs.from_json(cls, content["task"])
+        if [run.digest for run in task.runs] != content["digests"]:
+            raise ValueError(
+                f"the workers have other code of {', '.join(content['imports'])}, or of what it "
+                "imports, than this command had when it began: give all machines the same files, "
+                "and run the command again"
+            )
+        return task
 
 
 class Trained(NamedTuple):
