@@ -15,8 +15,8 @@ from unweave.core.console import PlainConsole
 from unweave.core.progress import ProgressDisplay, fit_line
 from unweave.evaluation.fit import _lines_before
 from unweave.evaluation.tasks import Job, Task
-from unweave.training import train
-from unweave.training.progress import ConsoleProgress
+from unweave.training import progress, train
+from unweave.training.progress import ConsoleProgress, Speed
 
 OBJECTIVES = default_objectives()
 LONG = [{"step": 29_500, "distortion": -123456.78, "rate": 1e9, "loss": -12345.67}]
@@ -30,6 +30,14 @@ def lines_of(console):
     """Every line that was drawn, without control sequences."""
     plain = re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "", console.file.getvalue())
     return [line for line in re.split(r"[\r\n]+", plain) if line.strip()]
+
+
+@pytest.fixture
+def clock(monkeypatch):
+    """The clock of progress, which stands still unless a test moves it."""
+    clock = types.SimpleNamespace(now=0.0)
+    monkeypatch.setattr(progress, "time", types.SimpleNamespace(monotonic=lambda: clock.now))
+    return clock
 
 
 @pytest.fixture(scope="module")
@@ -71,12 +79,12 @@ def test_a_line_fits_and_has_step_time_left_and_loss(name, width, logged):
         assert "━" in last
 
 
-def test_a_usual_line_shows_the_terms_and_the_speed_in_80_columns():
+def test_a_usual_line_shows_the_terms_and_the_speed_in_80_columns(clock):
     """The speed did not fit, because the name was given room before it."""
     console = terminal(80)
     shown = ConsoleProgress(console)
     shown.begin([uw.Run(steps=30_000)], 0)
-    shown._start -= 100
+    clock.now += 100
     row = {"step": 25_000, "distortion": 123.45, "rate": 12.34, "loss": 172.81}
     shown.advance(25_000, [row])
     shown.end()
@@ -85,21 +93,30 @@ def test_a_usual_line_shows_the_terms_and_the_speed_in_80_columns():
         assert text in last
 
 
-def test_long_training_says_once_how_long_it_takes(monkeypatch):
+def test_long_training_says_once_how_long_it_takes(clock):
     """`12208 s left` had to be converted, and stood only in the lines of progress."""
-    now = [0.0]
-    monkeypatch.setattr("unweave.training.progress.time.monotonic", lambda: now[0])
     console = PlainConsole(file=io.StringIO(), width=200)
     shown = ConsoleProgress(console)
     shown.begin([uw.Run(steps=30_000)], 0)
     for step in (10, 20, 30):
-        now[0] += 4.07
+        clock.now += 4.07
         shown.advance(step, [{"step": step, "loss": 5.0}])
     shown.end()
     text = console.file.getvalue()
     assert text.count("beta-vae seed 0: about 3 h 23 min left at the present speed; Ctrl-C") == 1
     assert "2.5 steps/s  3 h 23 min left" in text
     assert " s left" not in text
+
+
+def test_the_speed_is_that_of_the_last_minute(clock):
+    """It was that since the start: "50 seconds left" stood for minutes on a machine that slowed."""
+    speed, step, seen = Speed(100), 100, []
+    for pause in [1.0] * 200 + [10.0] * 7 + [300.0, 1.0]:
+        clock.now, step = clock.now + pause, step + 1
+        seen.append(speed.at(step))
+    assert seen[:200] == pytest.approx([1.0] * 200)
+    assert seen[205] == pytest.approx(0.1)
+    assert seen[-2:] == pytest.approx([1 / 300, 2 / 301])
 
 
 def test_the_loss_is_the_weighted_sum_of_the_terms(logged):

@@ -1,6 +1,7 @@
 """Progress of training: the events that the loop reports, and their display."""
 
 import time
+from collections import deque
 from collections.abc import Sequence
 from typing import Any, Protocol, runtime_checkable
 
@@ -15,6 +16,7 @@ from unweave.training.step import LOSS
 
 _SETTLED = 5.0  # seconds after which the speed says how long training takes
 _LONG = 600.0  # seconds from which that is said
+_RECENT = 60.0  # seconds over which the speed is averaged
 
 
 @runtime_checkable
@@ -56,6 +58,22 @@ class Silent:
         """Do nothing."""
 
 
+class Speed:
+    """Steps per second, over about the last minute."""
+
+    def __init__(self, step: int) -> None:
+        self._marks = deque([(time.monotonic(), step)])
+
+    def at(self, step: int) -> float:
+        """Return the speed on reaching a step."""
+        marks, now = self._marks, time.monotonic()
+        marks.append((now, step))
+        while now - marks[1][0] >= _RECENT:
+            marks.popleft()
+        then, first = marks[0]
+        return (step - first) / max(1e-9, now - then)
+
+
 class RecordedProgress:
     """Progress that is also in the record of this process, for `unweave status`."""
 
@@ -64,7 +82,7 @@ class RecordedProgress:
 
     def begin(self, runs: Sequence[Run], step: int) -> None:
         """Record the runs and the step."""
-        self._first, self._start = step, time.monotonic()
+        self._speed = Speed(step)
         digests = [run.digest for run in runs]
         self.worker.facts = {
             "device": self.device, "runs": digests, "step": step, "steps": runs[0].steps
@@ -73,8 +91,8 @@ class RecordedProgress:
 
     def advance(self, step: int, rows: Sequence[Row]) -> None:
         """Record the step and the steps per second."""
-        speed = (step - self._first) / max(1e-9, time.monotonic() - self._start)
-        self.worker.facts = self.worker.facts | {"step": step, "steps_per_second": speed}
+        reached = {"step": step, "steps_per_second": self._speed.at(step)}
+        self.worker.facts = self.worker.facts | reached
         self.shown.advance(step, rows)
 
     def broke(self, run: Run, failure: Row) -> None:
@@ -100,7 +118,7 @@ class ConsoleProgress:
     def begin(self, runs: Sequence[Run], step: int) -> None:
         """Print what starts; a notebook has it in the bar."""
         self._name, self._steps = describe(runs), runs[0].steps
-        self._first, self._start, self._announced = step, time.monotonic(), False
+        self._speed, self._start, self._announced = Speed(step), time.monotonic(), False
         self._bars = self.console.is_terminal or self.console.is_jupyter
         if not self.console.is_jupyter:
             one = len(runs) == 1
@@ -115,7 +133,7 @@ class ConsoleProgress:
 
     def advance(self, step: int, rows: Sequence[Row]) -> None:
         """Show the step and the terms."""
-        rate = (step - self._first) / max(1e-9, time.monotonic() - self._start)
+        rate = self._speed.at(step)
         speed, left = f"{rate:.{rate < 10:d}f} steps/s", (self._steps - step) / max(rate, 1e-9)
         if not self._announced and time.monotonic() - self._start >= _SETTLED:
             self._announced = True
