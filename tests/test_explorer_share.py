@@ -123,7 +123,7 @@ def test_several_models_have_distinct_names(models, quick, tmp_path):
         assert json.loads(gzip.decompress(page.bundle(run["id"]))) == [run["id"], name]
     assert page.manifest["open"] == [model.run.digest for model in models]
     assert {(each["rows"], each["thumbnails"], each["embedding"]) for each in quick} == {
-        (5000, 2000, None)
+        (10_000, 2_000, None)
     }
 
 

@@ -27,7 +27,7 @@ def share_command(
     ] = None,
     rows: Annotated[
         int, typer.Option(min=2, help="Number of observations of each run to encode and plot.")
-    ] = 5_000,
+    ] = 10_000,
     thumbnails: Annotated[
         int,
         typer.Option(

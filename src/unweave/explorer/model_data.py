@@ -50,7 +50,7 @@ _RGB = ("red", "green", "blue", "opacity")
 def model_bundle(
     model: FittedModel,
     *,
-    rows: int = 5_000,
+    rows: int = 10_000,
     thumbnails: int = 2_000,
     embedding: Method | None = None,
     name: str = "",

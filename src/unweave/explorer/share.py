@@ -23,7 +23,7 @@ def share(
     path: str | Path,
     *,
     title: str | None = None,
-    rows: int = 5_000,
+    rows: int = 10_000,
     thumbnails: int = 2_000,
     embedding: Method | None = None,
 ) -> Path:
@@ -54,7 +54,7 @@ def share(
 def shared_page(
     models: FittedModel | Sequence[FittedModel],
     title: str | None = None,
-    rows: int = 5_000,
+    rows: int = 10_000,
     thumbnails: int = 2_000,
     embedding: Method | None = None,
 ) -> bytes:
