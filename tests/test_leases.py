@@ -6,6 +6,7 @@ import multiprocessing
 import os
 import signal
 import sys
+import threading
 import time
 from unittest.mock import patch
 
@@ -134,6 +135,21 @@ def test_at_most_one_process_may_write_whatever_the_order(tmp_path, name, most):
         if setting["wait"] and not setting["zombie"]:
             assert race.taken == setting["count"] * setting["rounds"]
         assert race.taken > 0
+
+
+def test_operations_of_other_threads_do_not_switch():
+    schedule = Schedule({1: 1}, lambda: None)
+    order = []
+
+    def first():
+        other = threading.Thread(target=schedule.point)
+        other.start()
+        other.join(10)
+        assert not other.is_alive()
+        order.append("first")
+
+    schedule.run([first, lambda: order.append("second")])
+    assert (order, schedule.operations) == (["first", "second"], 0)
 
 
 def compete(number, folder, barrier, taken, rounds, ended):
