@@ -49,11 +49,11 @@ def write_store(root: Path, count: int) -> str:
         scores = {
             f"{name}/plain": {
                 "name": name, "protocol": "plain", "value": 0.5 + seed / count, "interval": None,
-                "null": None, **score,
+                "null": None, "components": {}, **score,
             }
             for name in METRICS
         }  # fmt: skip
-        facts = ScoreFacts("all", 10_000, "mean")._asdict() | {"scores": scores}
+        facts = ScoreFacts("all", 10_000, "mean", step=29_700)._asdict() | {"scores": scores}
         for name, content in (("run.json", run_to_record(run)), ("scores.json", facts)):
             (folder / name).write_bytes(record_to_bytes(name, run.digest, content))
         rows = [
