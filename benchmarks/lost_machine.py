@@ -40,7 +40,7 @@ ip -n {SPACE} addr add {NODE}/24 dev unweave1
 ip -n {SPACE} link set unweave1 up
 ip -n {SPACE} link set lo up
 """
-# Packets go to an address of the link that nobody has, in both directions.
+# In both directions, packets go to a link-layer address that no machine has.
 LOST = f"""\
 ip neigh replace {NODE} lladdr 02:00:00:00:00:01 nud permanent dev unweave0
 ip -n {SPACE} neigh replace {HEAD} lladdr 02:00:00:00:00:02 nud permanent dev unweave1

@@ -71,7 +71,7 @@ PATIENCE = 1200.0  # seconds until a check fails
 
 @uw.spec
 class SlowVAE(uw.VAE):
-    """A VAE whose steps take longer where PAUSE says so."""
+    """A VAE that waits in every step for as many seconds as PAUSE says."""
 
     def loss(self, forward: Any, batch: Any, noise: Any) -> dict[str, Term]:
         """Return the two terms, later."""

@@ -32,8 +32,8 @@ def share_command(
         int,
         typer.Option(
             min=1,
-            help="Number of observations that are also shown as images or curves, which take most "
-            "of the space.",
+            help="Number of observations also shown as images or curves; these make up most of "
+            "the file.",
         ),
     ] = 2_000,
     embedding: Annotated[

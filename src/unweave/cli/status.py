@@ -52,7 +52,7 @@ def status_command(
         typer.Option(
             min=1,
             max=86_400,
-            help="Show the status every so many seconds until all runs are done (by default once).",
+            help="Seconds between two updates, until all runs are done (by default show it once).",
         ),
     ] = None,
     overwrite: OverwriteOption = False,

@@ -88,7 +88,7 @@ def _is_in_place(part: Any) -> bool:
     return value is part
 
 
-# ---- what a part uses
+# ---- the code that a part uses
 
 
 class _UsedCode:
@@ -231,7 +231,7 @@ class _UsedCode:
                 self._add_value(space.get(name), name)
 
     def _add_value(self, value: Any, name: str) -> None:
-        """Add what is known of a value: its code, that of its class, or its text."""
+        """Add the code of a value, the code of its class, or its text."""
         if isinstance(value, ModuleType):
             self._add_module(value.__name__)
         elif isinstance(value, type) or isinstance(inspect.unwrap(value), FunctionType):

@@ -24,6 +24,8 @@ from contextvars import ContextVar
 from pathlib import Path
 from typing import Any, BinaryIO, cast
 
+from unweave.core.context import within
+
 UNFINISHED = ".unfinished-"  # prefix of the name of a file that is being written
 
 _NAME_START = len(UNFINISHED) + 33  # after 32 hexadecimal digits and a hyphen
@@ -367,11 +369,8 @@ def sync_once() -> Iterator[None]:
     Until then a power failure may undo any of the renames, in any order.
     """
     folders: dict[Path, None] = {}
-    token = _postponed.set(folders)
-    try:
+    with within(_postponed, folders):
         yield
-    finally:
-        _postponed.reset(token)
     for folder in folders:
         _sync_folder(folder)
 

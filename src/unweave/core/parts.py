@@ -21,7 +21,7 @@ import sys
 import warnings
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager
 from contextvars import ContextVar
 from importlib.metadata import EntryPoint, entry_points
 from pathlib import Path
@@ -32,6 +32,7 @@ from pydantic import BaseModel, Field, GetCoreSchemaHandler, TypeAdapter
 from pydantic_core import CoreSchema, PydanticSerializationError, core_schema
 
 from unweave.core.code_hash import is_outside, source_hash
+from unweave.core.context import within
 
 GROUP = "unweave"  # of entry points
 _IDENTITY = re.compile(r"[^\W\d][\w.]*:[\w.]+@[0-9a-f]+").fullmatch  # of what is imported by name
@@ -340,14 +341,9 @@ def _find_stored(content: dict[str, Any]) -> type:
         raise ChangedPart(f"the class has changed ({error}): restore it, or train again") from None
 
 
-@contextmanager
-def reading_again() -> Iterator[None]:
+def reading_again() -> AbstractContextManager[None]:
     """Do not warn of changed parts inside this block: the run was read before, with warnings."""
-    token = _warned.set(True)
-    try:
-        yield
-    finally:
-        _warned.reset(token)
+    return within(_warned, True)
 
 
 def warn_changed(name: str) -> None:

@@ -3,7 +3,7 @@
 import inspect
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, fields, replace
 from functools import partial, wraps
@@ -13,6 +13,7 @@ from typing import Any, Protocol, TypedDict
 import numpy as np
 from numpy.typing import ArrayLike
 
+from unweave.core.context import within
 from unweave.core.parallel import thread_map
 from unweave.metrics.arrays import Floats, Ints, Seed, as_row_mask
 from unweave.metrics.inputs import (
@@ -285,14 +286,9 @@ def _take(values: ArrayLike, rows: Ints) -> ArrayLike:
 _warned: ContextVar[bool] = ContextVar("warned", default=False)
 
 
-@contextmanager
-def suppress_few_rows_warning() -> Iterator[None]:
+def suppress_few_rows_warning() -> AbstractContextManager[None]:
     """Suppress `FewRowsWarning` inside this block; it was already issued."""
-    token = _warned.set(True)
-    try:
-        yield
-    finally:
-        _warned.reset(token)
+    return within(_warned, True)
 
 
 def _warn_of_few_rows(inputs: Inputs, leave_out: Sequence[int | str]) -> None:

@@ -15,7 +15,7 @@ from unweave.training.status import duration
 from unweave.training.step import LOSS
 
 _SETTLED = 5.0  # seconds after which the speed says how long training takes
-_LONG = 600.0  # seconds from which that is said
+_LONG = 600.0  # seconds left from which a line announces how long training takes
 _RECENT = 60.0  # seconds over which the speed is averaged
 
 

@@ -137,7 +137,7 @@ def read_header(file: Path) -> Header:
 
 @contextmanager
 def _pillow(file: Path) -> Iterator[ImageFile.ImageFile]:
-    # Of a file that is opened by its name, Pillow maps TIFF into memory: rotated images are noise.
+    # Given a path, Pillow maps TIFF files into memory, and then reads rotated images as noise.
     with file.open("rb") as stream:
         try:
             image = Image.open(stream, formats=FORMATS)
