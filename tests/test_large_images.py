@@ -4,6 +4,7 @@ import io
 import shutil
 import struct
 import threading
+import tracemalloc
 import zlib
 
 import numpy as np
@@ -181,6 +182,22 @@ def test_metadata_with_a_wrong_checksum_are_read(tmp_path):
     start = content.index(b"eXIf") + 4 + len(EXIF[6:])
     (tmp_path / "a.png").write_bytes(content[:start] + bytes(4) + content[start + 4 :])
     assert images.read_header(tmp_path / "a.png").size == (2, 3)
+
+
+def test_a_chunk_that_claims_to_be_huge_takes_no_memory(tmp_path):
+    """Metadata of a PNG of 100 bytes were given the two gigabytes that its header claims."""
+    content = io.BytesIO()
+    Image.fromarray(PIXELS[0]).save(content, "PNG")
+    start = content.getvalue().index(b"IEND") - 4
+    claimed = struct.pack(">I", 2**31 - 16) + b"tEXtabc"
+    (tmp_path / "x.png").write_bytes(content.getvalue()[:start] + claimed)
+    tracemalloc.start()
+    try:
+        header = images.read_header(tmp_path / "x.png")
+        assert tracemalloc.get_traced_memory()[1] < 2**24
+    finally:
+        tracemalloc.stop()
+    assert header.size == PIXELS[0].shape
 
 
 @pytest.mark.parametrize("broken", [False, True])

@@ -3,6 +3,7 @@
 import json
 import logging
 import math
+import os
 import re
 import threading
 import warnings
@@ -179,7 +180,7 @@ def _png_chunk(kind: bytes, content: bytes) -> bytes:
 def _png_metadata(file: IO[bytes] | None, animated: bool) -> Iterator[tuple[bytes, bytes]]:
     """Read the header of a PNG file, and its chunks of metadata, up to its second frame."""
     assert file is not None
-    place, pixels = len(_PNG), False
+    place, pixels, end = len(_PNG), False, file.seek(0, os.SEEK_END)
     while True:
         file.seek(place)
         start = file.read(8)
@@ -188,7 +189,7 @@ def _png_metadata(file: IO[bytes] | None, animated: bool) -> Iterator[tuple[byte
             return
         pixels |= kind == b"IDAT"
         if kind in _PNG_METADATA:
-            yield kind, file.read(size)
+            yield kind, file.read(min(size, end - place))  # a chunk may claim to be longer
         place += 12 + size
 
 
