@@ -52,14 +52,21 @@ def compare_studies() -> list[float]:
     for path in sorted(PAPERS.glob("kim2018/shapes2d*.jsonl")):
         networks = [json.loads(line) for line in path.read_text().splitlines()]
         kinds = {
-            (each["run"]["objective"]["kind"], each["cost"]["lanes"], each["cost"]["seconds"])
+            (
+                each["run"]["objective"]["kind"],
+                each["run"]["steps"],
+                each["cost"]["lanes"],
+                each["cost"]["seconds"],
+            )
             for each in networks
+            if each["cost"]["precision"] == "bf16"
         }
-        for method, lanes, seconds in sorted(kinds):
-            model = STEPS * fit(method).seconds(lanes) / lanes
+        for method, steps, lanes, seconds in sorted(kinds):
+            model = steps * fit(method).seconds(lanes) / lanes
             ratios.append(seconds / model)
             print(
-                f"{path.stem}, {lanes} runs of {method} side by side: {model:.1f} s a network, "
+                f"{path.stem}, {lanes} runs of {method} side by side, {steps:,} steps: "
+                f"{model:.1f} s a network, "
                 f"measured {seconds:.1f} s, {seconds / model:.2f} times as long"
             )
     return ratios

@@ -11,6 +11,7 @@ from unweave.bench.costs import Conditions, StepTime, estimate
 PREEMPTED = [
     Conditions(1, starting=60, checkpoint_seconds=30, saving=1, preemptions=1, waiting=0),
     Conditions(1, starting=20, checkpoint_seconds=300, saving=5, preemptions=6, waiting=120),
+    Conditions(1, starting=20, checkpoint_seconds=30, saving=10, preemptions=6, waiting=120),
     Conditions(1, starting=0, checkpoint_seconds=1000, saving=0, preemptions=10, waiting=60),
 ]
 
@@ -35,14 +36,14 @@ def test_the_expected_seconds_of_a_task_are_those_of_simulations(conditions, tra
 
 
 def test_without_preemption_equal_tasks_take_whole_rounds():
-    conditions = Conditions(4, starting=10, checkpoint_seconds=30, saving=2)
+    conditions = Conditions(4, starting=10, checkpoint_seconds=30, saving=1)
     end, paid = conditions.simulate([100.0] * 10, 0)
-    task = 10 + 100 + 4 * 2  # four checkpoints, the last at the end
+    task = 10 + 100 + 4 * 1  # four checkpoints, the last at the end
     assert end == pytest.approx(3 * task)
     assert paid == pytest.approx(10 * task)
     found = estimate([100.0] * 10, conditions)
     assert found.times == pytest.approx((3 * task,) * 3)
-    assert found.spent == pytest.approx((1000, 100, 80, 0))
+    assert found.spent == pytest.approx((1000, 100, 40, 0))
     assert found.least == pytest.approx(2.5 * task)
 
 

@@ -55,9 +55,12 @@ def test_observations_are_those_of_one_process(results):
 
 
 def test_networks_and_data_are_divided(results):
-    """Every process reads, encodes, decodes and criticises 8 of a batch of 16."""
-    for each in results:
-        assert each["work"] == dict.fromkeys(["dataset", "encoder", "decoder", "critic"], 8)
+    """Every process reads, encodes, decodes and criticises 8 of a batch of 16.
+
+    In its own update the critic sees 8 codes of each of the two distributions.
+    """
+    halves = {"dataset": [8], "encoder": [8], "decoder": [8], "critic": [8, 16]}
+    assert [each["work"] for each in results] == [halves, halves]
 
 
 def test_processes_stop_resume_and_fail_together(results):

@@ -1,5 +1,10 @@
 """Triton kernels against torch: interpreted on a CPU, compiled on a GPU."""
 
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
@@ -19,7 +24,7 @@ from unweave.kernels.layers import convolve
 from unweave.kernels.random import random_normal, random_words
 from unweave.kernels.sprites import draw
 from unweave.kernels.sums import relu_backward, sum_parts
-from unweave.networks.layers import ConvolutionStack, DownConv2d, UpConv2d
+from unweave.networks.layers import Affine, ConvolutionStack, DownConv2d, LinearLayer, UpConv2d
 from unweave.training import compile as compiled, notes
 
 DEVICE = "cuda" if torch.cuda.is_available() else "cpu"
@@ -109,6 +114,18 @@ def test_tile_sizes_do_not_change_results(shape, tiles):
     for tile in tiles:
         for one, two in zip(convolutions(TileSizes(*tile)), expected, strict=True):
             torch.testing.assert_close(one, two, rtol=1e-4, atol=1e-4)
+
+
+def test_compiled_convolutions_load_16_bytes_at_a_time():
+    """Not 2: Triton must prove that addresses are aligned, which it cannot always."""
+    environment = {name: v for name, v in os.environ.items() if name != "TRITON_INTERPRET"}
+    command = [sys.executable, "-W", "ignore", Path(__file__).with_name("compiled_kernels.py")]
+    done = subprocess.run(command, env=environment, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    kernels = json.loads(done.stdout)
+    assert len(kernels) == 6
+    for name, side, narrow, wide in kernels:
+        assert (narrow, wide > 0) == (0, True), (name, side)
 
 
 @pytest.mark.gpu  # the interpreter has no bfloat16
@@ -210,6 +227,34 @@ def test_layers_can_be_differentiated_twice():
         found.append([value, *torch.autograd.grad(value.sum(), weights)])
     for one, two in zip(*found, strict=True):
         torch.testing.assert_close(one, two, rtol=1e-3, atol=1e-3 * two.abs().max().item())
+
+
+@pytest.mark.parametrize("stacked", [(0, 0, 0), (None, 0, 0), (0, None, None)])
+def test_linear_layers_have_torchs_gradients_in_the_layout_of_their_weights(stacked):
+    """Also those of a gradient penalty. Torch's gradients of stacked weights are transposed."""
+    shapes = [(5, 4), (6, 4), (6,)]
+    tensors = [
+        torch.randn(*[3][: axis == 0], *shape, device=DEVICE, requires_grad=True)
+        for shape, axis in zip(shapes, stacked, strict=True)
+    ]
+
+    def results(function):
+        def penalty(x, weight, bias):
+            slopes = torch.func.grad(lambda x: (function(x, weight, bias) ** 3).sum())(x)
+            return (slopes**2).sum()
+
+        y, penalties = (torch.func.vmap(f, stacked)(*tensors) for f in (function, penalty))
+        plain = torch.autograd.grad((y**2).sum(), tensors, retain_graph=True)
+        return [y, penalties, *torch.autograd.grad(penalties.sum(), tensors), *plain]
+
+    ours, torchs = results(Affine.apply), results(F.linear)
+    for one, two in zip(ours, torchs, strict=True):
+        torch.testing.assert_close(one, two, rtol=1e-4, atol=1e-4)
+    assert ours[-2].stride() == tensors[1].stride()
+    layer = LinearLayer(4, 6).to(DEVICE)
+    torch.testing.assert_close(
+        layer(tensors[0]), F.linear(tensors[0], layer.weight, layer.bias), rtol=1e-5, atol=1e-5
+    )
 
 
 def test_bernoulli_log_prob_and_its_gradients_equal_torchs():

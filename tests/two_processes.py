@@ -6,6 +6,7 @@ import math
 import os
 import sys
 import traceback
+from collections import defaultdict
 from pathlib import Path
 from types import SimpleNamespace
 from unittest.mock import patch
@@ -145,10 +146,10 @@ def divided_work():
     """Return how many rows the networks and the dataset see in a step of a batch of 16."""
     run = small_run(objective=OBJECTIVES[4])
     lanes = Lanes([run.resolve(DATASET)], DATASET, CPU, processes=Processes(CPU))
-    seen, images = {}, lanes.sampler.images
+    seen, images = defaultdict(set), lanes.sampler.images
 
     def note(name, rows):
-        assert seen.setdefault(name, rows) == rows
+        seen[name].add(rows)
 
     model, (critic,) = lanes.nets.model, lanes.nets.critics.values()
     networks = {"encoder": model.encoder, "decoder": model.decoder, "critic": critic}
@@ -156,7 +157,7 @@ def divided_work():
         network.register_forward_pre_hook(lambda _, x, name=name: note(name, len(x[0])))
     lanes.sampler.images = lambda rows: (note("dataset", rows.numel()), images(rows))[1]
     lanes.advance()
-    return seen
+    return {name: sorted(rows) for name, rows in seen.items()}
 
 
 def streamed(folder):

@@ -10,6 +10,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
+from unweave.core.pace import pause
+
 _HOUR = 3600.0
 _MOST_STARTS = 1e6  # of tasks in all simulations together
 _SIMULATIONS = 200
@@ -64,7 +66,7 @@ class Conditions:
     starting: float = 60.0
     """From the start of a task to its first step."""
     checkpoint_seconds: float = 30.0
-    """Training between two checkpoints."""
+    """Training between two checkpoints; it is longer if writing one takes long (`interval`)."""
     saving: float = 1.0
     """Writing a checkpoint of a task."""
     preemptions: float = 0.0
@@ -76,6 +78,11 @@ class Conditions:
     def rate(self) -> float:
         """Preemptions per worker-second."""
         return self.preemptions / _HOUR
+
+    @property
+    def interval(self) -> float:
+        """Seconds of training between two checkpoints."""
+        return pause(self.checkpoint_seconds, self.saving)
 
     @property
     def best_interval(self) -> float:
@@ -97,8 +104,8 @@ class Conditions:
         saving = count * self.saving
         if not self.rate:
             return Spent(training, self.starting, saving, 0.0)
-        last = training - (count - 1) * self.checkpoint_seconds
-        stretches = (count - 1) * math.expm1(self.rate * (self.checkpoint_seconds + self.saving))
+        last = training - (count - 1) * self.interval
+        stretches = (count - 1) * math.expm1(self.rate * (self.interval + self.saving))
         stretches += math.expm1(self.rate * (last + self.saving))
         begin = self.rate * self.starting
         total = (math.exp(begin) * stretches + math.expm1(begin)) / self.rate
@@ -131,8 +138,8 @@ class Conditions:
                     ended = max(ended, now + needed)
                     heapq.heappush(events, (now + needed, 1, 0.0))
                     continue
-                stretch = self.checkpoint_seconds + self.saving
-                saved = max(0.0, (preempted - self.starting) // stretch) * self.checkpoint_seconds
+                stretch = self.interval + self.saving
+                saved = max(0.0, (preempted - self.starting) // stretch) * self.interval
                 heapq.heappush(events, (now + preempted, 0, training - saved))
                 heapq.heappush(events, (now + preempted + self.waiting, 1, 0.0))
             if not events:
@@ -144,7 +151,7 @@ class Conditions:
 
     def _checkpoints(self, training: float) -> int:
         """Return how many checkpoints a task with this much training writes, one at its end."""
-        return max(1, math.ceil(training / self.checkpoint_seconds))
+        return max(1, math.ceil(training / self.interval))
 
 
 class StudyCost(NamedTuple):

@@ -108,6 +108,14 @@ LanesOption = Annotated[
         "without workers).",
     ),
 ]
+CheckpointSecondsOption = Annotated[
+    float,
+    typer.Option(
+        min=0,
+        help="Seconds between checkpoints; more, if writing them would take over 5 % of the time "
+        "(0: one at every row of the log).",
+    ),
+]
 RetryFailedOption = Annotated[
     bool,
     typer.Option("--retry-failed", help="Try failed runs again, from their last checkpoint."),

@@ -8,6 +8,7 @@ from typing import Annotated
 import typer
 
 from unweave.cli.options import (
+    CheckpointSecondsOption,
     DeviceOption,
     LanesOption,
     OnOption,
@@ -67,6 +68,7 @@ def reproduce_command(
     ] = False,
     on: OnOption = "local",
     lanes: LanesOption = None,
+    checkpoint_seconds: CheckpointSecondsOption = 30.0,
     retry_failed: RetryFailedOption = False,
 ) -> None:
     r"""Reproduce figures of the papers and check their claims; without a paper, list the figures.
@@ -129,6 +131,7 @@ def reproduce_command(
         pick_device(device),
         ConsoleProgress(errors),
         errors,
+        checkpoint_seconds,
         deadline=deadline,
         networks=networks,
         on=executor_from(on, lanes),

@@ -11,6 +11,7 @@ import typer
 
 from unweave.cli.options import (
     AssignmentsArgument,
+    CheckpointSecondsOption,
     DeviceOption,
     FeaturesOption,
     FromOption,
@@ -47,9 +48,7 @@ def train_command(
     features: FeaturesOption = None,
     source: FromOption = None,
     grid: GridOption = False,
-    checkpoint_seconds: Annotated[
-        float, typer.Option(min=0, help="Seconds between checkpoints.")
-    ] = 30.0,
+    checkpoint_seconds: CheckpointSecondsOption = 30.0,
     threads: Annotated[
         int,
         typer.Option(

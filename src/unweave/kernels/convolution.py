@@ -26,7 +26,8 @@ _MOST_PARTS = 256  # of a sum over pixels
 
 # In the kernels M, N and K are the rows, columns and depth of a tile of a matrix product. If there
 # are enough channels, a tile is one tap deep; addresses are then computed once per row instead of
-# once per number.
+# once per number. Triton loads 16 bytes at a time if it can prove that addresses are multiples of
+# that; before version 3.9 it cannot for remainders (%), so they are avoided.
 
 
 @triton.jit
@@ -40,11 +41,12 @@ def _patch(
         tap = start // C
         row, column = 2 * y + tap // 4 - 1, 2 * x + tap % 4 - 1
         inside = (row >= 0) & (row < 2 * H) & (column >= 0) & (column < 2 * W) & valid
-        place = (corner + tap // 4 * 2 * W + tap % 4) * C + start % C
+        place = (corner + tap // 4 * 2 * W + tap % 4) * C + start - tap * C
         at = place[:, None] + tl.arange(0, K)[None, :]
         return tl.load(t + at, mask=inside[:, None], other=0.0)
     if (4 * C) % K == 0 and K % C == 0:
-        i, first = start // (4 * C), start % (4 * C)
+        i = start // (4 * C)
+        first = start - i * 4 * C
         row = 2 * y + i - 1
         column = 2 * x[:, None] - 1 + first // C + (tl.arange(0, K) // C)[None, :]
         inside = ((row >= 0) & (row < 2 * H) & valid)[:, None] & (column >= 0) & (column < 2 * W)
@@ -130,7 +132,8 @@ def _up_kernel(
         k = start + tl.arange(0, K)
         known = (c < C)[None, :]
         if A % K == 0:
-            i, j, a = start // (2 * A), 1 - start // A % 2, start % A + tl.arange(0, K)
+            i, j = start // (2 * A), 1 - start // A % 2
+            a = start - start // A * A + tl.arange(0, K)
             row, column = y + r - i, x + q - j
             inside = (row >= 0) & (row < H) & (column >= 0) & (column < W) & (m < pixels)
             place = (m + (r - i) * W + q - j) * A
@@ -403,7 +406,7 @@ def _down_tile(rows: int, out: int, channels: int, lanes: int, wide: bool) -> Ti
     if wide:
         many = few = TileSizes(min(128, 4096 // n), n, min(32, row))
     else:
-        many = TileSizes(128, n, min(64, row), 8 if n == 32 else 4)
+        many = TileSizes(128, n, min(64, row), 8 if n == 32 and row > 16 else 4)
         few = TileSizes(64, n, min(128, row))
     return _choose(many, few, rows, out, lanes)
 
@@ -414,7 +417,7 @@ def _up_tile(rows: int, out: int, channels: int, lanes: int, wide: bool) -> Tile
         deep = min(64 if channels <= 32 else 32, both)
         many = few = TileSizes(min(128, 4096 // n), n, deep, 8 if n == 32 else 4)
     else:
-        many = TileSizes(128, n, min(128, both), stages=2)
+        many = TileSizes(128, n, min(64, both), stages=2)
         few = TileSizes(128, min(32, n), min(128, both))
     return _choose(many, few, rows, 4 * out, lanes)
 

@@ -9,7 +9,7 @@ from torch import nn
 
 from unweave.core.spec import spec
 from unweave.networks.base import Shape
-from unweave.networks.layers import BatchNorm, Conv2d, ConvTranspose2d
+from unweave.networks.layers import BatchNorm, Conv2d, ConvTranspose2d, LinearLayer
 from unweave.networks.stacks import block, convolutions, rectifier, upconvolutions
 
 _RECOGNISER_WIDTH = 128  # units of the recogniser's own layer
@@ -68,19 +68,19 @@ class Kim2018GAN:
             convolution = partial(Conv2d, channels, wide, 4)
             layers += [nn.ZeroPad2d((1, 2, 1, 2)), *block(convolution, norm, self._leaky)]
             channels = wide
-        linear = partial(nn.Linear, channels * math.prod(sides), table.features)
+        linear = partial(LinearLayer, channels * math.prod(sides), table.features)
         last = BatchNorm(table.features) if batch else nn.LayerNorm(table.features)
         return nn.Sequential(*layers, nn.Flatten(), *block(linear, last, self._leaky))
 
     def critic_head(self) -> nn.Module:
         """Build the critic's last layer, from features (B, F) to a logit or score (B, 1)."""
-        return nn.Linear(self._table.features, 1)
+        return LinearLayer(self._table.features, 1)
 
     def recogniser(self, outputs: int) -> nn.Module:
         """Build the recogniser, from features (B, F) to the parameters of q(c|x), (B, outputs)."""
-        linear = partial(nn.Linear, self._table.features, _RECOGNISER_WIDTH)
+        linear = partial(LinearLayer, self._table.features, _RECOGNISER_WIDTH)
         own = block(linear, BatchNorm(_RECOGNISER_WIDTH), self._leaky)
-        return nn.Sequential(*own, nn.Linear(_RECOGNISER_WIDTH, outputs))
+        return nn.Sequential(*own, LinearLayer(_RECOGNISER_WIDTH, outputs))
 
     def generator(self, size: int, shape: Shape) -> nn.Module:
         """Build the generator, from codes and noise (B, size) to (B, *shape), before a sigmoid."""
@@ -89,7 +89,7 @@ class Kim2018GAN:
         seed = (table.start, *(side >> len(table.up) + 1 for side in shape[1:]))
         layers: list[nn.Module] = []
         for narrow, wide in ((size, table.features), (table.features, math.prod(seed))):
-            linear = partial(nn.Linear, narrow, wide)
+            linear = partial(LinearLayer, narrow, wide)
             layers += block(linear, BatchNorm(wide), nn.ReLU(inplace=True))
         layers.append(nn.Unflatten(1, seed))
         channels = table.start

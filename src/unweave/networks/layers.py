@@ -1,6 +1,6 @@
-"""Batch normalisation, and strided convolutions that are faster than torch's.
+"""Batch normalisation, and layers that are faster than torch's.
 
-Both convolutions have kernel 4, stride 2, padding 1 and optionally a fused ReLU. On the CPU
+Both strided convolutions have kernel 4, stride 2, padding 1 and optionally a fused ReLU. On the CPU
 convolution, bias and ReLU are one function with its own backward pass: the ReLU works in place, the
 gradient of the bias is one sum, and layers with one input or output channel, which underuse torch's
 vector units, are matrix products. On a GPU they are our kernels, which compute the convolutions of
@@ -100,6 +100,48 @@ def _convolve(layer: nn.Conv2d | nn.ConvTranspose2d, x: Tensor, activate: bool) 
     transposed = isinstance(layer, nn.ConvTranspose2d)
     y: Tensor = _Convolve.apply(x, layer.weight, layer.bias, transposed, odd, activate)  # type: ignore[no-untyped-call]
     return y
+
+
+class Affine(torch.autograd.Function):
+    """x W^T + b for x (B, inputs).
+
+    Under `vmap` the gradient of W has the memory layout of W, where torch's is transposed.
+    """
+
+    generate_vmap_rule = True
+
+    @staticmethod
+    def forward(x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
+        return F.linear(x, weight, bias)
+
+    @staticmethod
+    def setup_context(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
+        ctx.save_for_backward(*inputs[:2])
+
+    @staticmethod
+    def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor | None, ...]:
+        x, weight = ctx.saved_tensors
+        g, (of_x, of_weight, of_bias) = gradients[0], ctx.needs_input_grad
+        return (
+            g @ weight if of_x else None,
+            g.T @ x if of_weight else None,
+            g.sum(0) if of_bias else None,
+        )
+
+
+class LinearLayer(nn.Linear):
+    """torch's linear layer; on a GPU the gradients of stacked weights need not be transposed."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Map (B, inputs) to (B, outputs)."""
+        if x.device.type == "cpu" or x.dim() != 2:
+            return super().forward(x)
+        tensors = [x, self.weight, self.bias]
+        if torch.is_autocast_enabled(x.device.type):
+            kind = torch.get_autocast_dtype(x.device.type)
+            tensors = [None if tensor is None else tensor.to(kind) for tensor in tensors]
+        y: Tensor = Affine.apply(*tensors)  # type: ignore[no-untyped-call]
+        return y
 
 
 class BatchNorm(nn.Module):

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from unweave.networks.base import Outputs, Shape
-from unweave.networks.layers import BatchNorm, ConvolutionStack, DownConv2d, UpConv2d
+from unweave.networks.layers import BatchNorm, ConvolutionStack, DownConv2d, LinearLayer, UpConv2d
 
 
 def halvings(side: int, stages: int) -> list[int]:
@@ -96,10 +96,10 @@ def convolutional_encoder(
 ) -> ConvolutionStack:
     """Build convolutions, one fully connected hidden layer, and the outputs (B, outputs)."""
     layers, end = convolutions(shape, widths)
-    layers += [nn.Flatten(), nn.Linear(math.prod(end), hidden)]
+    layers += [nn.Flatten(), LinearLayer(math.prod(end), hidden)]
     if activate_hidden:
         layers.append(nn.ReLU(inplace=True))
-    return ConvolutionStack(*layers, nn.Linear(hidden, outputs))
+    return ConvolutionStack(*layers, LinearLayer(hidden, outputs))
 
 
 class EarlyLogits(nn.Module):
@@ -109,7 +109,7 @@ class EarlyLogits(nn.Module):
     """
 
     def __init__(
-        self, trunk: ConvolutionStack, head: ConvolutionStack, logits: nn.Linear, outputs: Outputs
+        self, trunk: ConvolutionStack, head: ConvolutionStack, logits: LinearLayer, outputs: Outputs
     ) -> None:
         super().__init__()
         self.trunk, self.head, self.logits = trunk, head, logits
@@ -133,12 +133,12 @@ def early_logits(
     Its other outputs are linear in a hidden layer with a ReLU on top of the same features.
     """
     if all(outputs):
-        return ConvolutionStack(*trunk, nn.Linear(width, len(outputs)))
-    head = [nn.Linear(width, hidden), nn.ReLU(), nn.Linear(hidden, len(outputs) - sum(outputs))]
+        return ConvolutionStack(*trunk, LinearLayer(width, len(outputs)))
+    head = [LinearLayer(width, hidden), nn.ReLU(), LinearLayer(hidden, len(outputs) - sum(outputs))]
     if not any(outputs):
         return ConvolutionStack(*trunk, *head)
     return EarlyLogits(
-        ConvolutionStack(*trunk), ConvolutionStack(*head), nn.Linear(width, sum(outputs)), outputs
+        ConvolutionStack(*trunk), ConvolutionStack(*head), LinearLayer(width, sum(outputs)), outputs
     )
 
 
@@ -159,9 +159,9 @@ def convolutional_decoder(
     stages = len(widths) + 1
     seed = (start, halvings(shape[1], stages)[-1], halvings(shape[2], stages)[-1])
     return ConvolutionStack(
-        nn.Linear(size, hidden),
+        LinearLayer(size, hidden),
         nn.ReLU(inplace=True),
-        nn.Linear(hidden, math.prod(seed)),
+        LinearLayer(hidden, math.prod(seed)),
         nn.Tanh() if tanh else nn.ReLU(inplace=True),
         nn.Unflatten(1, seed),
         *upconvolutions(shape, start, widths, norm=norm),
@@ -172,5 +172,5 @@ def mlp(sizes: Sequence[int], activation: nn.Module) -> list[nn.Module]:
     """Return fully connected layers through `sizes` with the activation between them."""
     layers: list[nn.Module] = []
     for narrow, wide in itertools.pairwise(sizes):
-        layers += [nn.Linear(narrow, wide), activation]
+        layers += [LinearLayer(narrow, wide), activation]
     return layers[:-1]

@@ -10,6 +10,7 @@ from abc import ABC, abstractmethod
 from types import MappingProxyType
 from typing import Annotated, ClassVar, Literal
 
+import torch
 import torch.nn.functional as F
 from pydantic import PositiveFloat, model_validator
 from torch import Tensor
@@ -259,7 +260,7 @@ def log_ratio(nets: Nets, z: Tensor) -> Tensor:
 
 def critic_terms(nets: Nets, first: Tensor, second: Tensor) -> Terms:
     """Return the critic's loss, -(log D(first) + log(1 - D(second))) / 2, and accuracy, (B,)."""
-    a, b = nets.critic(first), nets.critic(second)
+    a, b = nets.critic(torch.cat([first, second])).chunk(2)  # in one pass, which is faster than two
     loss = -0.5 * (F.log_softmax(a, -1)[:, 0] + F.log_softmax(b, -1)[:, 1])
     correct = accuracy(a[:, 0] - a[:, 1], b[:, 0] - b[:, 1])
     return {CRITIC: Term(1.0, loss), CRITIC_ACCURACY: Term(0.0, correct)}

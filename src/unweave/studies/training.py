@@ -26,8 +26,6 @@ from unweave.training.run import Run
 from unweave.training.status import duration
 from unweave.training.workers import torch_threads
 
-_FEW = 100  # networks whose checkpoint is quickly written
-
 
 def train_or_load(workspace: Workspace, study: Study) -> Results:
     """Return the results of a study, after training what is missing, as far as time allows.
@@ -84,7 +82,7 @@ def _train_missing(workspace: Workspace, study: Study, runs: Sequence[Run], path
                 store=files.disk.name(workspace.store.root.absolute()),
                 device=workspace.worker_device,
                 precision=study.precision,
-                checkpoint_seconds=workspace.checkpoint_seconds * max(1.0, len(group) / _FEW),
+                checkpoint_seconds=workspace.checkpoint_seconds,
                 measure=study.measures,
             )
             job = Job.prepare(task, datasets)

@@ -1,7 +1,6 @@
 """Runs that train together: steps, log rows, measurements, checkpoints, and lanes that fail."""
 
 import math
-import time
 from collections.abc import Callable
 from functools import partial
 from typing import Protocol
@@ -9,6 +8,7 @@ from typing import Protocol
 import torch
 
 from unweave.core.files import sync_once
+from unweave.core.pace import CheckpointPace
 from unweave.training import log_rows
 from unweave.training.flat_parameters import Tensors
 from unweave.training.interrupt import Interrupt
@@ -120,10 +120,10 @@ class LaneGroup:
         return [lane for lane in range(len(self.folders)) if lane not in self.failures]
 
     def _train_steps(self) -> None:
-        """Train to the last step, the deadline or Ctrl-C; save a checkpoint every few seconds."""
+        """Train to the last step, the deadline or Ctrl-C; save checkpoints on the way."""
         lanes = self.lanes
         steps, interval = lanes.runs[0].steps, log_rows.log_interval(lanes.runs[0].steps)
-        saved = time.monotonic()
+        pace = CheckpointPace(self.checkpoint_seconds)
         while self._healthy and lanes.step < steps:
             if self.interrupt.is_due(self.deadline, lanes.processes):
                 break
@@ -136,9 +136,9 @@ class LaneGroup:
                 if self.monitor and self._healthy and lanes.step in (measured, steps):
                     self._collect_measures()
                     self._pending.append(self.monitor.measure(lanes))
-            if time.monotonic() - saved >= self.checkpoint_seconds:
-                self._save()
-                saved = time.monotonic()
+            if pace.is_due:
+                with pace.saving():
+                    self._save()
 
     def _log(self) -> None:
         """Add a row to the log of every healthy lane, and look for lanes that have failed since."""
