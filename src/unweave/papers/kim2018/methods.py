@@ -30,6 +30,7 @@ from unweave.studies.drawing import (
 from unweave.studies.forms import TraversalsAndSamples, Word
 from unweave.studies.images import draw_pictures, encode_png, traversals_png
 from unweave.studies.intervals import mean_over_networks, two_sigma_interval
+from unweave.studies.labels import PointLabel, place_labels
 from unweave.studies.study import PICTURES, Group, Results
 from unweave.studies.texts import Texts
 from unweave.studies.workspace import Claim, Numbers, Result
@@ -280,15 +281,14 @@ def draw_trade_off(
     axis: Axes,
     results: Results,
     kinds: Sequence[str],
+    labels: Sequence[PointLabel] = (),
     legend: Literal["lower left", "lower right"] = "lower left",
 ) -> None:
     """Draw the score against the reconstruction error, a point per network and a mean per setting.
 
-    [Kim2018] fig. 5. `legend` is the place of the legend.
+    [Kim2018] fig. 5. `labels` are those of what is drawn already; `legend` is the legend's place.
     """
-    places = [group.mean(DISTORTION).value for kind in kinds
-              for group in by_weight(results, kind).values()]  # fmt: skip
-    close = np.ptp(places) / 8 if places else 0.0
+    labels = [*labels]
     for kind in kinds:
         (colour, marker), method = STYLES[kind], METHODS[kind]
         for number, (value, group) in enumerate(by_weight(results, kind).items()):
@@ -299,16 +299,13 @@ def draw_trade_off(
                           xerr=[[error.value - error.low], [error.high - error.value]],
                           yerr=[[score.value - score.low], [score.high - score.value]],
                           label=method.name if number == 0 else "")  # fmt: skip
-            left = error.value == max(places) or any(
-                0 < place - error.value < close for place in places
-            )
-            axis.annotate(f"{method.symbol} = {value:g}", (error.value, score.value),
-                          (-7 if left else 7, 6 if left else -10), textcoords="offset points",
-                          ha="right" if left else "left", fontsize=8, color=colour)  # fmt: skip
+            text = f"{method.symbol} = {value:g}"
+            labels.append(PointLabel(error.value, score.value, text, colour))
     axis.set_xlabel("reconstruction error at the end of training (nats)")
     axis.set_ylabel("score of Kim & Mnih")
     if axis.get_legend_handles_labels()[0]:
         axis.legend(loc=legend, fontsize=7)
+    place_labels(axis, labels)
 
 
 def draw_traversals(results: Results, kinds: Sequence[str]) -> Figure:

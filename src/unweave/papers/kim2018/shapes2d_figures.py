@@ -44,7 +44,6 @@ from unweave.studies.drawing import (
     COLOURS,
     DASHES,
     INK,
-    MUTED,
     ORANGE,
     Values,
     letter_panels,
@@ -59,6 +58,7 @@ from unweave.studies.intervals import (
     median_over_networks,
     resampled_interval,
 )
+from unweave.studies.labels import PointLabel
 from unweave.studies.study import Group, Network, NotTrained, Results
 from unweave.studies.texts import Texts
 from unweave.studies.workspace import Claim, Measured, Result, Workspace
@@ -104,11 +104,13 @@ def fig4(workspace: Workspace, results: Results) -> Result:
 def fig5(workspace: Workspace, results: Results) -> Result:
     """Figure 5: reconstruction error against the score, and how the two metrics correlate."""
     figure, (axis,) = panels(1, 1, width=5.2, height=3.4)
-    draw_trade_off(axis, results, KINDS)
-    for stated, colour, text in ((0.73, BLUE, "β = 4"), (0.82, ORANGE, "γ = 40")):
-        axis.plot(45, stated, "x", color=colour, markersize=8, markeredgewidth=2)
-        axis.annotate(f"paper, {text}", (45, stated), (8, 2), textcoords="offset points",
-                      fontsize=8, color=MUTED)  # fmt: skip
+    stated = [
+        PointLabel(45, 0.73, "paper, β = 4", BLUE),
+        PointLabel(45, 0.82, "paper, γ = 40", ORANGE),
+    ]
+    for each in stated:
+        axis.plot(each.x, each.y, "x", color=each.colour, markersize=8, markeredgewidth=2)
+    draw_trade_off(axis, results, KINDS, stated)
     claims = [*headline_claims(results), *correlation_claims(results)]
     groups = results.groups(setting_of)
     noticed = _remarks(groups[FACTOR], groups[BETA])

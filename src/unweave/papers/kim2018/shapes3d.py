@@ -66,7 +66,7 @@ STUDY = Study(
 def fig10(workspace: Workspace, results: Results) -> Result:
     """Figure 10: reconstruction error against the score."""
     figure, (axis,) = panels(1, 1, width=5.2, height=3.4)
-    draw_trade_off(axis, results, KINDS, "lower right")
+    draw_trade_off(axis, results, KINDS, legend="lower right")
     return result_of(texts_of("fig10"), results, figure, trade_off_claims(results))
 
 
