@@ -269,6 +269,16 @@ def test_a_file_that_another_machine_has_just_deleted_does_not_exist(tmp_path, m
     assert Disk().names(tmp_path) == []
 
 
+def test_a_file_that_another_machine_has_just_replaced_is_read_in_full(tmp_path, monkeypatch):
+    """NFS may remember the length of the old one until the new one is opened: it was cut off."""
+    path, stat = tmp_path / "file", os.stat
+    path.write_bytes(b"short")
+    remembered = stat(path)
+    path.write_bytes(b"no longer short")
+    monkeypatch.setattr(os, "stat", lambda p, **how: remembered if p == path else stat(p, **how))
+    assert Disk().read(path) == b"no longer short"
+
+
 # ---- the workers of an executor
 
 

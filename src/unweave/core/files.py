@@ -238,11 +238,14 @@ def read_bytes(path: Path, most: float = math.inf) -> bytes:
 
     Raise an OddFile for anything but a file, and for more than `most` bytes.
     """
-    size = check_regular(path).st_size
-    if size > most:
-        reason = f"expected at most {most:,} bytes, got {size:,}"
-        raise OddFile(errno.EINVAL, reason, disk.name(path))
+    check_regular(path)
     with path.open("rb") as file:
+        # A network file system may remember the length of a file that was replaced since, until
+        # the file is opened.
+        size = os.fstat(file.fileno()).st_size
+        if size > most:
+            reason = f"expected at most {most:,} bytes, got {size:,}"
+            raise OddFile(errno.EINVAL, reason, disk.name(path))
         return file.read(size)
 
 
