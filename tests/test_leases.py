@@ -267,6 +267,25 @@ def test_a_folder_among_the_records_of_workers_stops_nobody(tmp_path, dead):
     assert list((tmp_path / ".workers").iterdir()) == [folder]
 
 
+def test_time_in_which_the_store_does_not_answer_does_not_count(tmp_path):
+    """After a server had stopped for a minute, live processes were taken for dead."""
+    clock, other = Clock(), Process("there", "0", 1, 0)
+    (tmp_path / "run").mkdir()
+    leave(tmp_path / "run", other)
+    (tmp_path / ".workers").mkdir()
+    Worker(tmp_path, other).beat()
+    mine = Leases(Process("here", "0", 1, 0), lambda _: None, clock, clock.sleep)
+    with mine.working(tmp_path) as own:
+        for pause in (0.0, 80.0, *[10.0] * 4):  # in the long pause the server does not answer
+            clock.sleep(pause)
+            with pytest.raises(FolderInUse), mine.hold(tmp_path / "run", wait=0):
+                pass
+            own.beat()
+        clock.sleep(10.0)
+        with mine.hold(tmp_path / "run", wait=0):
+            pass
+
+
 # ---- fences
 
 
