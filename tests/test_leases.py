@@ -16,7 +16,7 @@ from crash_replay import tree, using
 from datasets import DATASET, small_run
 from interleavings import Schedule, ScheduledDisk, all_switches
 from unweave.core import files
-from unweave.core.files import write_atomically
+from unweave.core.files import Disk, write_atomically
 from unweave.core.processes import Process, has_ended, this_process
 from unweave.training import Silent, train
 from unweave.training.heartbeats import Worker, read_record
@@ -265,6 +265,28 @@ def test_a_folder_among_the_records_of_workers_stops_nobody(tmp_path, dead):
     with Leases(this_process(), lambda _: dead).hold(tmp_path / "run"):
         assert leases_in(tmp_path / "run") == ["lease-1.json"]
     assert list((tmp_path / ".workers").iterdir()) == [folder]
+
+
+class OldList(Disk):
+    """A network file system that lists the leases of others only after some looks."""
+
+    looks = 1000
+
+    def names(self, folder):
+        self.looks -= 1
+        return [name for name in super().names(folder) if self.looks <= 0 or "lease" not in name]
+
+
+def test_a_lease_that_is_not_listed_yet_is_found(tmp_path):
+    """With sshfs, a process used to try for up to 20 seconds to create the same file."""
+    leave(tmp_path, Process("there", "0", 1, 0))
+    clock = Clock()
+    mine = Leases(Process("here", "0", 1, 0), lambda _: None, clock, clock.sleep)
+    with using(OldList()) as disk:
+        with pytest.raises(FolderInUse, match="process 1 on there"), mine.hold(tmp_path, wait=0):
+            pass
+        assert disk.looks > 990
+    assert leases_in(tmp_path) == ["lease-1.json"]
 
 
 def test_time_in_which_the_store_does_not_answer_does_not_count(tmp_path):

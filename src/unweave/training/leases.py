@@ -25,7 +25,7 @@ import threading
 import time
 import uuid
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from contextlib import contextmanager, suppress
 from functools import cache
 from pathlib import Path
@@ -178,11 +178,15 @@ class Leases:
     def _take(self, folder: Path, wait: float) -> Lease:
         """Wait for the lease of a folder, and create it."""
         began, warned = self._clock(), False
+        unlisted: set[str] = set()
         while True:
-            leases = read_leases(folder)
+            leases = read_leases(folder, unlisted)
             verdicts = [self._judge(lease) for lease in leases]
-            if set(verdicts) <= {"stale"} and (taken := self._create(folder, leases)):
-                return taken
+            if set(verdicts) <= {"stale"}:
+                name = f"lease-{max((lease.number for lease in leases), default=0) + 1}.json"
+                if taken := self._create(folder / name, leases):
+                    return taken
+                unlisted.add(name)  # it may exist: network file systems may list names late
             waited = self._clock() - began
             held = [lease for lease, each in zip(leases, verdicts, strict=True) if each != "stale"]
             if held and (not wait or ("held" in verdicts and waited >= wait)):
@@ -193,11 +197,10 @@ class Leases:
                 warnings.warn(_waiting(folder, held[0].worker, alive), stacklevel=2)
             self._sleep(_PAUSE * random.random())
 
-    def _create(self, folder: Path, stale: list[Lease]) -> Lease | None:
-        """Create the next lease and delete the stale ones; return None if others interfere."""
-        number = max((lease.number for lease in stale), default=0) + 1
+    def _create(self, path: Path, stale: list[Lease]) -> Lease | None:
+        """Create a lease and delete the stale ones; return None if others interfere."""
         content = json.dumps({"worker": str(self.process), "lease": uuid.uuid4().hex}).encode()
-        lease = Lease(folder / f"lease-{number}.json", content)
+        lease = Lease(path, content)
         self._held.add(content)
         with _closing(lambda: None if taken else self._release(lease)):
             taken = False
@@ -266,9 +269,10 @@ def _closing(close: Callable[[], None]) -> Iterator[None]:
     close()
 
 
-def read_leases(folder: Path) -> list[Lease]:
-    """Return all leases of a folder, by name."""
-    paths = [folder / name for name in sorted(files.disk.names(folder)) if _lease_number(name)]
+def read_leases(folder: Path, unlisted: Collection[str] = ()) -> list[Lease]:
+    """Return all leases of a folder, by name; also those of `unlisted` that exist."""
+    names = sorted({*files.disk.names(folder), *unlisted})
+    paths = [folder / name for name in names if _lease_number(name)]
     contents = [(path, files.disk.read(path)) for path in paths]
     return [Lease(path, content) for path, content in contents if content is not None]
 
