@@ -7,7 +7,9 @@ import signal
 import subprocess
 import sys
 import time
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, nullcontext
+from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -15,6 +17,7 @@ import unweave as uw
 from datasets import CPU, SMALL, small_run
 from executor_laws import check_outcomes, files as files_of, sweep, train_on
 from fake_engine import Fake
+from unweave.cli.errors import os_error_text
 from unweave.core import files
 from unweave.core.files import Disk
 from unweave.core.processes import Process
@@ -277,6 +280,28 @@ def test_a_file_that_another_machine_has_just_replaced_is_read_in_full(tmp_path,
     path.write_bytes(b"no longer short")
     monkeypatch.setattr(os, "stat", lambda p, **how: remembered if p == path else stat(p, **how))
     assert Disk().read(path) == b"no longer short"
+
+
+@pytest.mark.parametrize("number", [errno.ENOTCONN, errno.ECONNABORTED])
+def test_a_file_system_that_vanishes_is_named_and_the_command_says_what_to_do(
+    tmp_path, monkeypatch, number
+):
+    """An error in the middle of a file named no file; only EIO and a full disk had advice."""
+    path = tmp_path / "run.json"
+    path.touch()
+
+    def vanish(*_):
+        raise OSError(number, "the mount is gone")
+
+    with path.open() as file:
+        opened = SimpleNamespace(fileno=file.fileno, read=vanish)
+        monkeypatch.setattr(Path, "open", lambda *_: nullcontext(opened))
+        with pytest.raises(OSError, match="the mount is gone") as error:
+            Disk().read(path)
+    assert os_error_text(error.value, tmp_path) == (
+        f"cannot read or write {path}: the mount is gone. Its file system cannot be reached. "
+        "Stored files are unchanged; when it is mounted and answers again, run the command again"
+    )
 
 
 # ---- the workers of an executor
