@@ -426,6 +426,24 @@ def test_the_driver_does_not_wait_for_the_lease_of_a_lost_machine(tmp_path, monk
     assert files_of(tmp_path) == before
 
 
+def test_the_lease_of_a_machine_that_died_in_a_finished_folder_is_deleted(tmp_path, monkeypatch):
+    """Without workers it was left behind if the folder had been looked at before."""
+    run = small_run(steps=5)
+    train_on(None, tmp_path / "undisturbed", [run])
+    train_here, worker = Job.train, Process("a", "b", 1, 0)
+
+    def die_elsewhere(job, progress, deadline):
+        trained = train_here(job, progress, deadline)
+        (path,) = [folder.path for folder in job.task.folders]
+        (path / "lease-7.json").write_text(json.dumps({"worker": str(worker)}))
+        return trained
+
+    monkeypatch.setattr(Job, "train", die_elsewhere)
+    monkeypatch.setattr("unweave.training.leases.EXPIRY", 0.0)
+    train_on(None, tmp_path / "store", [run])
+    assert files_of(tmp_path / "store") == files_of(tmp_path / "undisturbed")
+
+
 def test_both_commands_leave_the_files_of_one(tmp_path):
     """Without workers and with them: what is trained does not depend on who trains it."""
     train_on(uw.Local(lanes=2), tmp_path / "one")
