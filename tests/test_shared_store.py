@@ -10,6 +10,7 @@ import time
 from contextlib import ExitStack, contextmanager, nullcontext
 from pathlib import Path
 from types import SimpleNamespace
+from unittest.mock import Mock
 
 import pytest
 
@@ -27,7 +28,7 @@ from unweave.executors import local
 from unweave.executors.driver import _score_parts
 from unweave.executors.slurm import Requeued
 from unweave.executors.worker import Ended, request, work
-from unweave.training import Silent, TrainingInterrupted, train
+from unweave.training import Silent, TrainingInterrupted, tensor_files, train
 from unweave.training.interrupt import Interrupt
 from unweave.training.leases import FolderInUse, own_leases
 from unweave.training.own_data import Datasets
@@ -302,6 +303,18 @@ def test_a_file_system_that_vanishes_is_named_and_the_command_says_what_to_do(
         f"cannot read or write {path}: the mount is gone. Its file system cannot be reached. "
         "Stored files are unchanged; when it is mounted and answers again, run the command again"
     )
+
+
+def test_a_checkpoint_on_a_file_system_that_fails_is_an_error_of_the_system(tmp_path, monkeypatch):
+    """PyTorch raises a RuntimeError, which was a traceback."""
+    run = small_run(steps=5).resolve(SMALL.load(CPU))
+    train([run], SMALL.load(CPU), Store(tmp_path))
+    folder = Store(tmp_path).folder(run)
+    reason = "unable to open file </x> in read-only mode: Input/output error (5)"
+    monkeypatch.setattr(tensor_files, "safe_open", Mock(side_effect=RuntimeError(reason)))
+    with pytest.raises(OSError, match="Input/output error") as error:
+        folder.read_state_facts(5)
+    assert (error.value.errno, error.value.filename) == (errno.EIO, str(folder.states[5]))
 
 
 # ---- the workers of an executor
