@@ -237,7 +237,7 @@ class NFS:
                 Protocols = 3, 4; NFS_Port = 2049; MNT_Port = 20048; Bind_addr = {self.address};
                 Enable_NLM = false; Enable_RQUOTA = false; mount_path_pseudo = true;
             }}
-            NFSv4 {{ Grace_Period = 5; RecoveryRoot = {folder}/recovery; }}
+            NFSv4 {{ Lease_Lifetime = 90; Grace_Period = 5; RecoveryRoot = {folder}/recovery; }}
             EXPORT {{
                 Export_Id = 1; Path = {self.export}; Pseudo = /study; Access_Type = RW;
                 Squash = No_Root_Squash; SecType = sys; FSAL {{ Name = VFS; }}
