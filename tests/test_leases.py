@@ -18,7 +18,7 @@ from interleavings import Schedule, ScheduledDisk, all_switches
 from unweave.core import files
 from unweave.core.files import Disk, write_atomically
 from unweave.core.processes import Process, has_ended, this_process
-from unweave.training import Silent, train
+from unweave.training import Silent, heartbeats, train
 from unweave.training.heartbeats import Worker, read_record
 from unweave.training.leases import FolderInUse, LeaseLost, Leases, own_leases
 from unweave.training.run_files import RunFiles
@@ -426,6 +426,27 @@ def test_a_process_that_cannot_be_read_has_not_ended(monkeypatch):
     with monkeypatch.context() as patch:
         patch.setattr("unweave.core.processes._started", lambda pid: None)
         assert has_ended(own) is None
+
+
+class RememberedFolder(Disk):
+    """A network file system that remembers a folder which another machine has deleted."""
+
+    tries = 500
+
+    def mkdir(self, path):
+        self.tries -= path.name == ".workers"
+        if self.tries <= 0 or path.name != ".workers":
+            super().mkdir(path)
+
+
+def test_a_deleted_folder_that_a_network_file_system_remembers_is_created(tmp_path, monkeypatch):
+    """With sshfs, a command ended with an error if the last worker elsewhere had just ended."""
+    monkeypatch.setattr(heartbeats, "_PAUSE", 0.0, raising=False)
+    worker = Worker(tmp_path, this_process())
+    with using(RememberedFolder()):
+        worker.begin()
+        assert worker.path.exists()
+        worker.end()
 
 
 def test_a_heartbeat_that_is_due_at_the_end_leaves_no_folder(tmp_path):

@@ -22,7 +22,7 @@ from unweave.core.processes import Process
 FOLDER = ".workers"  # of a store
 BEAT = 10.0  # seconds between two heartbeats
 LATE = 1.5  # how many times as long a heartbeat may take that nothing delays
-_TRIES = 100
+_PAUSE = 0.05  # seconds between attempts to write the first one
 _header = re.compile(r"^\d{4}-\d\d-\d\d \d\d:\d\d:\d\d \w+: \w.*$", re.MULTILINE).finditer
 _words = re.compile(r"\w+").findall
 
@@ -91,14 +91,18 @@ class Worker:
 
     def begin(self) -> None:
         """Write the record, and start rewriting it."""
-        for left in reversed(range(_TRIES)):
+        deadline = time.monotonic() + files.SHOWN_AFTER
+        while True:
             files.make_folder(self.path.parent)
             try:
                 self.beat()
                 break
-            except FileNotFoundError:  # a process that ended has just deleted the empty folder
-                if not left:
+            except FileNotFoundError:
+                # A process that ended has just deleted the empty folder. A network file system may
+                # remember the folder, and therefore not create it, for a while.
+                if time.monotonic() >= deadline:
                     raise
+                time.sleep(_PAUSE)
         threading.Thread(target=self._keep_beating, name="heartbeats", daemon=True).start()
 
     def beat(self) -> None:
