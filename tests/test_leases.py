@@ -16,9 +16,9 @@ from crash_replay import tree, using
 from datasets import DATASET, small_run
 from interleavings import Schedule, ScheduledDisk, all_switches
 from unweave.core import files
-from unweave.core.files import write_atomically
+from unweave.core.files import Disk, write_atomically
 from unweave.core.processes import Process, has_ended, this_process
-from unweave.training import Silent, train
+from unweave.training import Silent, heartbeats, train
 from unweave.training.heartbeats import Worker, read_record
 from unweave.training.leases import FolderInUse, LeaseLost, Leases, own_leases
 from unweave.training.run_files import RunFiles
@@ -267,6 +267,47 @@ def test_a_folder_among_the_records_of_workers_stops_nobody(tmp_path, dead):
     assert list((tmp_path / ".workers").iterdir()) == [folder]
 
 
+class OldList(Disk):
+    """A network file system that lists the leases of others only after some looks."""
+
+    looks = 1000
+
+    def names(self, folder):
+        self.looks -= 1
+        return [name for name in super().names(folder) if self.looks <= 0 or "lease" not in name]
+
+
+def test_a_lease_that_is_not_listed_yet_is_found(tmp_path):
+    """With sshfs, a process used to try for up to 20 seconds to create the same file."""
+    leave(tmp_path, Process("there", "0", 1, 0))
+    clock = Clock()
+    mine = Leases(Process("here", "0", 1, 0), lambda _: None, clock, clock.sleep)
+    with using(OldList()) as disk:
+        with pytest.raises(FolderInUse, match="process 1 on there"), mine.hold(tmp_path, wait=0):
+            pass
+        assert disk.looks > 990
+    assert leases_in(tmp_path) == ["lease-1.json"]
+
+
+def test_time_in_which_the_store_does_not_answer_does_not_count(tmp_path):
+    """After a server had stopped for a minute, live processes were taken for dead."""
+    clock, other = Clock(), Process("there", "0", 1, 0)
+    (tmp_path / "run").mkdir()
+    leave(tmp_path / "run", other)
+    (tmp_path / ".workers").mkdir()
+    Worker(tmp_path, other).beat()
+    mine = Leases(Process("here", "0", 1, 0), lambda _: None, clock, clock.sleep)
+    with mine.working(tmp_path) as own:
+        for pause in (0.0, 80.0, *[10.0] * 4):  # in the long pause the server does not answer
+            clock.sleep(pause)
+            with pytest.raises(FolderInUse), mine.hold(tmp_path / "run", wait=0):
+                pass
+            own.beat()
+        clock.sleep(10.0)
+        with mine.hold(tmp_path / "run", wait=0):
+            pass
+
+
 # ---- fences
 
 
@@ -385,6 +426,27 @@ def test_a_process_that_cannot_be_read_has_not_ended(monkeypatch):
     with monkeypatch.context() as patch:
         patch.setattr("unweave.core.processes._started", lambda pid: None)
         assert has_ended(own) is None
+
+
+class RememberedFolder(Disk):
+    """A network file system that remembers a folder which another machine has deleted."""
+
+    tries = 500
+
+    def mkdir(self, path):
+        self.tries -= path.name == ".workers"
+        if self.tries <= 0 or path.name != ".workers":
+            super().mkdir(path)
+
+
+def test_a_deleted_folder_that_a_network_file_system_remembers_is_created(tmp_path, monkeypatch):
+    """With sshfs, a command ended with an error if the last worker elsewhere had just ended."""
+    monkeypatch.setattr(heartbeats, "_PAUSE", 0.0, raising=False)
+    worker = Worker(tmp_path, this_process())
+    with using(RememberedFolder()):
+        worker.begin()
+        assert worker.path.exists()
+        worker.end()
 
 
 def test_a_heartbeat_that_is_due_at_the_end_leaves_no_folder(tmp_path):

@@ -7,7 +7,10 @@ import signal
 import subprocess
 import sys
 import time
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, nullcontext
+from pathlib import Path
+from types import SimpleNamespace
+from unittest.mock import Mock
 
 import pytest
 
@@ -15,6 +18,7 @@ import unweave as uw
 from datasets import CPU, SMALL, small_run
 from executor_laws import check_outcomes, files as files_of, sweep, train_on
 from fake_engine import Fake
+from unweave.cli.errors import os_error_text
 from unweave.core import files
 from unweave.core.files import Disk
 from unweave.core.processes import Process
@@ -24,7 +28,7 @@ from unweave.executors import local
 from unweave.executors.driver import _score_parts
 from unweave.executors.slurm import Requeued
 from unweave.executors.worker import Ended, request, work
-from unweave.training import Silent, TrainingInterrupted, train
+from unweave.training import Silent, TrainingInterrupted, tensor_files, train
 from unweave.training.interrupt import Interrupt
 from unweave.training.leases import FolderInUse, own_leases
 from unweave.training.own_data import Datasets
@@ -269,6 +273,50 @@ def test_a_file_that_another_machine_has_just_deleted_does_not_exist(tmp_path, m
     assert Disk().names(tmp_path) == []
 
 
+def test_a_file_that_another_machine_has_just_replaced_is_read_in_full(tmp_path, monkeypatch):
+    """NFS may remember the length of the old one until the new one is opened: it was cut off."""
+    path, stat = tmp_path / "file", os.stat
+    path.write_bytes(b"short")
+    remembered = stat(path)
+    path.write_bytes(b"no longer short")
+    monkeypatch.setattr(os, "stat", lambda p, **how: remembered if p == path else stat(p, **how))
+    assert Disk().read(path) == b"no longer short"
+
+
+@pytest.mark.parametrize("number", [errno.ENOTCONN, errno.ECONNABORTED])
+def test_a_file_system_that_vanishes_is_named_and_the_command_says_what_to_do(
+    tmp_path, monkeypatch, number
+):
+    """An error in the middle of a file named no file; only EIO and a full disk had advice."""
+    path = tmp_path / "run.json"
+    path.touch()
+
+    def vanish(*_):
+        raise OSError(number, "the mount is gone")
+
+    with path.open() as file:
+        opened = SimpleNamespace(fileno=file.fileno, read=vanish)
+        monkeypatch.setattr(Path, "open", lambda *_: nullcontext(opened))
+        with pytest.raises(OSError, match="the mount is gone") as error:
+            Disk().read(path)
+    assert os_error_text(error.value, tmp_path) == (
+        f"cannot read or write {path}: the mount is gone. Its file system cannot be reached. "
+        "Stored files are unchanged; when it is mounted and answers again, run the command again"
+    )
+
+
+def test_a_checkpoint_on_a_file_system_that_fails_is_an_error_of_the_system(tmp_path, monkeypatch):
+    """PyTorch raises a RuntimeError, which was a traceback."""
+    run = small_run(steps=5).resolve(SMALL.load(CPU))
+    train([run], SMALL.load(CPU), Store(tmp_path))
+    folder = Store(tmp_path).folder(run)
+    reason = "unable to open file </x> in read-only mode: Input/output error (5)"
+    monkeypatch.setattr(tensor_files, "safe_open", Mock(side_effect=RuntimeError(reason)))
+    with pytest.raises(OSError, match="Input/output error") as error:
+        folder.read_state_facts(5)
+    assert (error.value.errno, error.value.filename) == (errno.EIO, str(folder.states[5]))
+
+
 # ---- the workers of an executor
 
 
@@ -389,6 +437,24 @@ def test_the_driver_does_not_wait_for_the_lease_of_a_lost_machine(tmp_path, monk
     (outcome,) = train_on(Fake(), tmp_path, [run])
     assert outcome.weights is not None
     assert files_of(tmp_path) == before
+
+
+def test_the_lease_of_a_machine_that_died_in_a_finished_folder_is_deleted(tmp_path, monkeypatch):
+    """Without workers it was left behind if the folder had been looked at before."""
+    run = small_run(steps=5)
+    train_on(None, tmp_path / "undisturbed", [run])
+    train_here, worker = Job.train, Process("a", "b", 1, 0)
+
+    def die_elsewhere(job, progress, deadline):
+        trained = train_here(job, progress, deadline)
+        (path,) = [folder.path for folder in job.task.folders]
+        (path / "lease-7.json").write_text(json.dumps({"worker": str(worker)}))
+        return trained
+
+    monkeypatch.setattr(Job, "train", die_elsewhere)
+    monkeypatch.setattr("unweave.training.leases.EXPIRY", 0.0)
+    train_on(None, tmp_path / "store", [run])
+    assert files_of(tmp_path / "store") == files_of(tmp_path / "undisturbed")
 
 
 def test_both_commands_leave_the_files_of_one(tmp_path):

@@ -11,7 +11,7 @@ import typer
 
 from unweave.core import signals, torchrun
 from unweave.core.console import err, out
-from unweave.core.files import NO_SPACE, error_text
+from unweave.core.files import NO_SPACE, UNREACHABLE, error_text
 from unweave.core.memory import is_out_of_memory
 from unweave.core.parallel import CannotFork, WorkerKilled
 
@@ -83,6 +83,11 @@ def os_error_text(error: OSError, store: Path | None) -> str:
         return f"{text}. Stored files are unchanged; free space{other}, and run the command again"
     if error.errno == errno.EIO:
         return f"{text}. Stored files are unchanged; check the disk, and run the command again"
+    if error.errno in UNREACHABLE and error.filename:
+        return (
+            f"{text}. Its file system cannot be reached. Stored files are unchanged; when it is "
+            "mounted and answers again, run the command again"
+        )
     if error.errno in _NOT_WRITABLE and store is not None and _concerns(error.filename, store):
         return f"{text}. Choose another folder with --store"
     return text

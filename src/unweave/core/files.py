@@ -33,7 +33,18 @@ _NAME_START = len(UNFINISHED) + 33  # after 32 hexadecimal digits and a hyphen
 SMALL = 2**20  # bytes of leases and records of workers, at most
 
 NO_SPACE = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
-DISK_FAILURE = (*NO_SPACE, errno.EIO)  # as opposed to a file that cannot be written
+UNREACHABLE = (  # the server of a network file system, or the process that serves the mount
+    errno.ENOTCONN,
+    errno.ECONNABORTED,
+    errno.ECONNREFUSED,
+    errno.ECONNRESET,
+    errno.EHOSTDOWN,
+    errno.EHOSTUNREACH,
+    errno.ENETUNREACH,
+    errno.ESTALE,
+    errno.ETIMEDOUT,
+)
+DISK_FAILURE = (*NO_SPACE, errno.EIO, *UNREACHABLE)  # as opposed to one file that is not writable
 
 # Folders cannot be synced on Windows (EACCES), nor in some network file systems.
 _UNSYNCABLE = (errno.EACCES, errno.EPERM, errno.EINVAL, errno.ENOTSUP, errno.ENOSYS, errno.EBADF)
@@ -238,11 +249,14 @@ def read_bytes(path: Path, most: float = math.inf) -> bytes:
 
     Raise an OddFile for anything but a file, and for more than `most` bytes.
     """
-    size = check_regular(path).st_size
-    if size > most:
-        reason = f"expected at most {most:,} bytes, got {size:,}"
-        raise OddFile(errno.EINVAL, reason, disk.name(path))
-    with path.open("rb") as file:
+    check_regular(path)
+    with _naming(path), path.open("rb") as file:
+        # A network file system may remember the length of a file that was replaced since, until
+        # the file is opened.
+        size = os.fstat(file.fileno()).st_size
+        if size > most:
+            reason = f"expected at most {most:,} bytes, got {size:,}"
+            raise OddFile(errno.EINVAL, reason, disk.name(path))
         return file.read(size)
 
 

@@ -286,7 +286,9 @@ class ThisProcess:
     ) -> Iterator[Trained]:
         """Train each job when the one before has ended."""
         left: list[Job] = []  # to other processes
+        tasks: list[Task] = []
         for job in jobs:
+            tasks += [] if job.processes.several else [job.task]
             for part in self._parts(job):
                 if trained := _train_if_free(part, progress, deadline):
                     yield trained
@@ -297,6 +299,8 @@ class ThisProcess:
                 if trained := _train_if_free(part, progress, deadline):
                     left.remove(part)
                     yield trained
+        for folder in (folder for task in tasks for folder in task.folders if not left):
+            folder.clean_up()  # others that were killed may have left their leases
 
     def _parts(self, job: Job) -> Iterator[Job]:
         """Yield a job for each task, and one for the runs that are done, which are only read."""

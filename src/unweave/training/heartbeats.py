@@ -21,7 +21,8 @@ from unweave.core.processes import Process
 
 FOLDER = ".workers"  # of a store
 BEAT = 10.0  # seconds between two heartbeats
-_TRIES = 100
+LATE = 1.5  # how many times as long a heartbeat may take that nothing delays
+_PAUSE = 0.05  # seconds between attempts to write the first one
 _header = re.compile(r"^\d{4}-\d\d-\d\d \d\d:\d\d:\d\d \w+: \w.*$", re.MULTILINE).finditer
 _words = re.compile(r"\w+").findall
 
@@ -43,6 +44,36 @@ class WorkerRecord(TypedDict, total=False):
     submitted: _Count  # runs that it has given to other workers, or to a queue
 
 
+class StoreClock:
+    """Seconds during which this process could see what others write in a store.
+
+    While the process works in the store, it has heartbeats of its own. If they stop for long, its
+    file system did not answer or the process was suspended. That time does not count: others may
+    have been unable to write too, or this process may not have seen it.
+    """
+
+    def __init__(self, clock: Callable[[], float]) -> None:
+        self._clock = clock
+        self._state: tuple[float, float | None] = 0.0, None  # lost seconds, time of the last beat
+
+    def __call__(self) -> float:
+        now, (lost, last) = self._clock(), self._state
+        return now - lost - self._outage(now, last)
+
+    def beat(self) -> None:
+        """Note that this process has just written in the store."""
+        now, (lost, last) = self._clock(), self._state
+        self._state = lost + self._outage(now, last), now
+
+    def stop(self) -> None:
+        """Expect no more heartbeats for now."""
+        now, (lost, last) = self._clock(), self._state
+        self._state = lost + self._outage(now, last), None
+
+    def _outage(self, now: float, last: float | None) -> float:
+        return 0.0 if last is None else max(0.0, now - last - LATE * BEAT)
+
+
 class Worker:
     """The record of this process in a store, which a thread rewrites while it is open.
 
@@ -50,8 +81,9 @@ class Worker:
     heartbeats are counted, and clocks are not compared.
     """
 
-    def __init__(self, root: Path, process: Process) -> None:
+    def __init__(self, root: Path, process: Process, clock: StoreClock | None = None) -> None:
         self.path, self.process = record_path(root, str(process)), process
+        self._clock = clock or StoreClock(time.monotonic)
         self.facts: dict[str, Any] = {}
         self._beats = 0
         self._ended = threading.Event()
@@ -59,14 +91,18 @@ class Worker:
 
     def begin(self) -> None:
         """Write the record, and start rewriting it."""
-        for left in reversed(range(_TRIES)):
+        deadline = time.monotonic() + files.SHOWN_AFTER
+        while True:
             files.make_folder(self.path.parent)
             try:
                 self.beat()
                 break
-            except FileNotFoundError:  # a process that ended has just deleted the empty folder
-                if not left:
+            except FileNotFoundError:
+                # A process that ended has just deleted the empty folder. A network file system may
+                # remember the folder, and therefore not create it, for a while.
+                if time.monotonic() >= deadline:
                     raise
+                time.sleep(_PAUSE)
         threading.Thread(target=self._keep_beating, name="heartbeats", daemon=True).start()
 
     def beat(self) -> None:
@@ -84,6 +120,7 @@ class Worker:
                 **self.facts,
             }
             files.put(self.path, json.dumps(record).encode())
+            self._clock.beat()
 
     def _keep_beating(self) -> None:
         """Rewrite the record regularly; often at first, so that others soon see it change."""
@@ -96,6 +133,7 @@ class Worker:
         """Delete the record."""
         self._ended.set()
         with self._writing:
+            self._clock.stop()
             files.delete(self.path)
             files.delete_empty_folder(self.path.parent)
 

@@ -5,7 +5,7 @@ created only if it does not exist, and deleted when the worker is done. The leas
 has ended is *stale*. The operating
 system knows whether a process of this machine has ended. A worker of another machine counts as
 ended if its record (`heartbeats.py`) has not changed for a minute, on the clock of the process that
-checks.
+checks, in which time when the store did not answer does not count.
 
 To take a lease, a process reads all leases of the folder, which must all be stale. It creates the
 lease with the next number and reads the others again. If they have not changed, it deletes them and
@@ -25,7 +25,7 @@ import threading
 import time
 import uuid
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from contextlib import contextmanager, suppress
 from functools import cache
 from pathlib import Path
@@ -33,7 +33,7 @@ from typing import Literal, NamedTuple
 
 from unweave.core import files
 from unweave.core.processes import Process, has_ended, this_process
-from unweave.training.heartbeats import Worker, delete_records, read_record, record_path
+from unweave.training.heartbeats import StoreClock, Worker, delete_records, read_record, record_path
 
 EXPIRY = 60.0  # seconds without a heartbeat after which a worker of another machine is dead
 _SKEW = 600.0  # seconds by which the clocks of two machines may differ, at the first look
@@ -111,6 +111,7 @@ class Leases:
         self._held: set[bytes] = set()
         self._workers: dict[str, tuple[Worker, int]] = {}  # by store, and how often it is used
         self._seen: dict[str, _Sighting] = {}
+        self._store_clocks: dict[str, StoreClock] = {}
         self._counting = threading.Lock()
 
     @contextmanager
@@ -147,13 +148,19 @@ class Leases:
         """Keep a worker record in a store; nested calls in this process share it."""
         key = os.path.abspath(root)
         with self._counting:
-            worker, users = self._workers.get(key) or (Worker(root, self.process), 0)
+            worker, users = self._workers.get(key) or (self._new_worker(root), 0)
             if not users:
                 self.delete_dead_records(root)
                 worker.begin()
             self._workers[key] = worker, users + 1
         with _closing(lambda: self._leave(root)):
             yield worker
+
+    def _new_worker(self, root: Path) -> Worker:
+        return Worker(root, self.process, self._store_clock(root))
+
+    def _store_clock(self, root: Path) -> StoreClock:
+        return self._store_clocks.setdefault(os.path.abspath(root), StoreClock(self._clock))
 
     def _leave(self, root: Path) -> None:
         with self._counting:
@@ -171,11 +178,15 @@ class Leases:
     def _take(self, folder: Path, wait: float) -> Lease:
         """Wait for the lease of a folder, and create it."""
         began, warned = self._clock(), False
+        unlisted: set[str] = set()
         while True:
-            leases = read_leases(folder)
+            leases = read_leases(folder, unlisted)
             verdicts = [self._judge(lease) for lease in leases]
-            if set(verdicts) <= {"stale"} and (taken := self._create(folder, leases)):
-                return taken
+            if set(verdicts) <= {"stale"}:
+                name = f"lease-{max((lease.number for lease in leases), default=0) + 1}.json"
+                if taken := self._create(folder / name, leases):
+                    return taken
+                unlisted.add(name)  # it may exist: network file systems may list names late
             waited = self._clock() - began
             held = [lease for lease, each in zip(leases, verdicts, strict=True) if each != "stale"]
             if held and (not wait or ("held" in verdicts and waited >= wait)):
@@ -186,11 +197,10 @@ class Leases:
                 warnings.warn(_waiting(folder, held[0].worker, alive), stacklevel=2)
             self._sleep(_PAUSE * random.random())
 
-    def _create(self, folder: Path, stale: list[Lease]) -> Lease | None:
-        """Create the next lease and delete the stale ones; return None if others interfere."""
-        number = max((lease.number for lease in stale), default=0) + 1
+    def _create(self, path: Path, stale: list[Lease]) -> Lease | None:
+        """Create a lease and delete the stale ones; return None if others interfere."""
         content = json.dumps({"worker": str(self.process), "lease": uuid.uuid4().hex}).encode()
-        lease = Lease(folder / f"lease-{number}.json", content)
+        lease = Lease(path, content)
         self._held.add(content)
         with _closing(lambda: None if taken else self._release(lease)):
             taken = False
@@ -206,7 +216,8 @@ class Leases:
     def _judge(self, lease: Lease) -> Verdict:
         """Return whether a lease is held; "unknown" if it has not been watched for long enough."""
         if lease.worker is None:
-            return self._watch(str(lease.path), lease.content, _HALF_WRITTEN)
+            root = lease.path.parent.parent
+            return self._watch(root, str(lease.path), lease.content, _HALF_WRITTEN)
         if lease.worker == self.process:
             return "held" if lease.content in self._held else "stale"
         return self._judge_worker(lease.path.parent.parent, lease.worker)
@@ -216,14 +227,14 @@ class Leases:
         if ended is not None:
             return "stale" if ended else "held"
         path = record_path(root, str(worker))
-        return self._watch(str(path), files.disk.read(path), EXPIRY)
+        return self._watch(root, str(path), files.disk.read(path), EXPIRY)
 
-    def _watch(self, key: str, content: bytes | None, limit: float) -> Verdict:
-        """Judge by whether a content has changed in a time on this process's clock.
+    def _watch(self, root: Path, key: str, content: bytes | None, limit: float) -> Verdict:
+        """Judge by whether a content has changed in a time on this process's clock of the store.
 
         A file that is gone is no change: others may have deleted what a dead worker left.
         """
-        now, seen = self._clock(), self._seen.get(key)
+        now, seen = self._store_clock(root)(), self._seen.get(key)
         if seen is None or content not in (None, seen.content):
             self._seen[key] = _Sighting(content, now, changed=seen is not None)
             return "unknown" if seen is None else "held"
@@ -258,9 +269,10 @@ def _closing(close: Callable[[], None]) -> Iterator[None]:
     close()
 
 
-def read_leases(folder: Path) -> list[Lease]:
-    """Return all leases of a folder, by name."""
-    paths = [folder / name for name in sorted(files.disk.names(folder)) if _lease_number(name)]
+def read_leases(folder: Path, unlisted: Collection[str] = ()) -> list[Lease]:
+    """Return all leases of a folder, by name; also those of `unlisted` that exist."""
+    names = sorted({*files.disk.names(folder), *unlisted})
+    paths = [folder / name for name in names if _lease_number(name)]
     contents = [(path, files.disk.read(path)) for path in paths]
     return [Lease(path, content) for path, content in contents if content is not None]
 

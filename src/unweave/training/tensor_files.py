@@ -1,6 +1,9 @@
 """Files of tensors: safetensors with sealed facts and a checksum of the tensors in the header."""
 
+import errno
 import json
+import os
+import re
 import zlib
 from collections.abc import Mapping
 from pathlib import Path
@@ -70,6 +73,10 @@ def read_facts(path: Path, run: str) -> TensorFacts:
                 metadata = file.metadata()
         except SafetensorError as error:
             raise ValueError(f"its tensors: {error}") from None
+        except RuntimeError as error:  # as "... (5)", with the number of the operating system
+            number = re.search(r"\((\d+)\)$", str(error))
+            code = int(number[1]) if number else errno.EIO
+            raise OSError(code, os.strerror(code)) from None
         return _facts(path.name, metadata, run)
 
 
