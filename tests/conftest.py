@@ -1,6 +1,7 @@
 """Fixtures and settings of all tests."""
 
 import errno
+import gc
 import os
 import signal
 import sys
@@ -29,6 +30,19 @@ def one_core():
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("unweave.core.parallel.usable_cores", lambda: 1)
         yield
+
+
+def pytest_xdist_auto_num_workers():
+    """Start one worker more than there are cores, for the time in which tests wait."""
+    return (
+        len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
+    ) + 1
+
+
+def pytest_collection_finish():
+    """Spare the garbage collector what lasts until the end: modules and thousands of tests."""
+    gc.collect()
+    gc.freeze()
 
 
 @pytest.hookimpl(tryfirst=True)
