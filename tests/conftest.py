@@ -2,6 +2,7 @@
 
 import errno
 import gc
+import logging
 import os
 import signal
 import sys
@@ -34,9 +35,9 @@ def one_core():
 
 def pytest_xdist_auto_num_workers():
     """Start one worker more than there are cores, for the time in which tests wait."""
-    return (
-        len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
-    ) + 1
+    from unweave.core.parallel import usable_cores
+
+    return usable_cores() + 1
 
 
 def pytest_collection_finish():
@@ -130,6 +131,7 @@ def address():
     """The address of an S3 server on this machine."""
     from moto.server import ThreadedMotoServer
 
+    logging.getLogger("werkzeug").setLevel(logging.WARNING)  # not each of thousands of requests
     server = ThreadedMotoServer("127.0.0.1", port=0, verbose=False)
     server.start()
     host, port = server.get_host_and_port()
