@@ -46,6 +46,10 @@ def pytest_collection_finish():
     gc.freeze()
 
 
+def pytest_sessionfinish():
+    gc.unfreeze()
+
+
 @pytest.hookimpl(tryfirst=True)
 def pytest_runtest_setup(item):
     """Restart generators also for the fixtures of modules, which come before those of tests."""
