@@ -1,6 +1,8 @@
 """Fixtures and settings of all tests."""
 
 import errno
+import gc
+import logging
 import os
 import signal
 import sys
@@ -29,6 +31,23 @@ def one_core():
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("unweave.core.parallel.usable_cores", lambda: 1)
         yield
+
+
+def pytest_xdist_auto_num_workers():
+    """Start one worker more than there are cores, for the time in which tests wait."""
+    from unweave.core.parallel import usable_cores
+
+    return usable_cores() + 1
+
+
+def pytest_collection_finish():
+    """Spare the garbage collector what lasts until the end: modules and thousands of tests."""
+    gc.collect()
+    gc.freeze()
+
+
+def pytest_sessionfinish():
+    gc.unfreeze()
 
 
 @pytest.hookimpl(tryfirst=True)
@@ -116,6 +135,7 @@ def address():
     """The address of an S3 server on this machine."""
     from moto.server import ThreadedMotoServer
 
+    logging.getLogger("werkzeug").setLevel(logging.WARNING)  # not each of thousands of requests
     server = ThreadedMotoServer("127.0.0.1", port=0, verbose=False)
     server.start()
     host, port = server.get_host_and_port()

@@ -116,6 +116,7 @@ def test_commands_that_are_suggested_quote_the_store(unweave, tmp_path, monkeypa
     assert compare == ["and:", "unweave", "compare", f"{store}/*", "--store", str(store)]
 
 
+@pytest.mark.usefixtures("quick_scores")
 def test_the_run_to_look_at_is_the_best_held_out_and_warnings_name_their_run(unweave, tmp_path):
     rng, store = np.random.default_rng(0), tmp_path / "runs"
     np.savez(tmp_path / "few.npz", images=rng.random((60, 5)), factors=rng.integers(3, size=60))

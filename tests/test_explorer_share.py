@@ -279,6 +279,7 @@ def test_the_help_has_examples(unweave):
         assert f"unweave {command} 3f2a" in out
 
 
+@pytest.mark.usefixtures("quick_scores")
 def test_report_writes_the_explorer_beside_it_and_links_to_it(unweave, models, quick):
     folder = models[0].folder
     code, out, err = unweave("report", folder, "--rows", 50)
@@ -293,6 +294,7 @@ def test_report_writes_the_explorer_beside_it_and_links_to_it(unweave, models, q
     assert link not in (folder / "report.html").read_text()
 
 
+@pytest.mark.usefixtures("quick_scores")
 def test_report_without_the_extra_says_how_to_get_the_explorer(unweave, models, monkeypatch):
     monkeypatch.setattr("unweave.explorer.onnx_export.find_spec", lambda name: None)
     code, out, err = unweave("report", models[1].folder, "--rows", 50)

@@ -63,6 +63,7 @@ def is_number(cell):
     return True
 
 
+@pytest.mark.usefixtures("quick_scores")
 def test_every_command_prints_hostile_names_as_text(unweave, tmp_path, monkeypatch):
     """Of stores, paths, columns, labels, arrays and rows."""
     monkeypatch.chdir(tmp_path)

@@ -32,9 +32,16 @@ FIELDS = dict(network=uw.MLP((8,)), latent=uw.Gaussian(2), batch_size=16, steps=
 DATASET = SMALL.load(CPU)
 
 
+@pytest.fixture(scope="module")
+def trained(tmp_path_factory):
+    """The folders of three runs, which no test changes."""
+    store = tmp_path_factory.mktemp("runs")
+    return [model.folder for model in uw.fit(SMALL, seed=range(3), store=store, **FIELDS)]
+
+
 @pytest.fixture
-def folder(tmp_path):
-    return RunFolder(uw.fit(SMALL, store=tmp_path / "runs", **FIELDS).folder)
+def folder(trained, tmp_path):
+    return RunFolder(shutil.copytree(trained[0], tmp_path / "runs" / trained[0].name))
 
 
 def test_a_checkpoint_renamed_to_another_step_is_not_resumed(tmp_path):
@@ -106,8 +113,8 @@ ODD = {  # to read a pipe or a device to its end would take for ever
 
 @pytest.mark.parametrize("odd", ODD)
 @pytest.mark.parametrize("name", ["run.json", "data.json", "log.jsonl", "weights.safetensors"])
-def test_one_odd_file_leaves_the_other_runs_as_they_are(tmp_path, unweave, name, odd):
-    folders = [m.folder for m in uw.fit(SMALL, seed=range(3), store=tmp_path, **FIELDS)]
+def test_one_odd_file_leaves_the_other_runs_as_they_are(trained, tmp_path, unweave, name, odd):
+    folders = [shutil.copytree(each, tmp_path / each.name) for each in trained]
     (folders[1] / name).unlink()
     ODD[odd](folders[1] / name)
     code, out, err = unweave("runs", "--store", tmp_path)

@@ -32,6 +32,21 @@ def test_philox_gives_the_published_words(counter, key, expected):
     assert [int(w) for w in philox(words(counter), words(key))] == [int(w) for w in words(expected)]
 
 
+@pytest.mark.parametrize("shape", [(), (1,), (3,), (2, 5)])
+def test_words_on_a_cpu_are_those_of_philox(shape):
+    """Block by block, for large and negative seeds."""
+    seed, step = (torch.randint(-(2**62), 2**62, shape) for _ in range(2))
+    low, high = seed & (2**32 - 1), (seed >> 32) & (2**32 - 1)
+    steps = [step & (2**32 - 1), (step >> 32) & (2**32 - 1)]
+    for blocks in (1, 2, 7):
+        found = noise.philox_words(seed, step, 2**32 - 1, blocks)
+        assert (found.shape, found.dtype) == ((*shape, 4, blocks), torch.int64)
+        for block in range(blocks):
+            counter = [torch.full(shape, block), *steps, torch.full(shape, 2**32 - 1)]
+            expected = philox(counter, [low, high])
+            assert torch.equal(found[..., block], torch.stack(expected, -1))
+
+
 def test_words_are_a_pure_function_of_seed_step_and_stream():
     draw = Noise(3, 5).words(100, "a")
     assert torch.equal(draw, Noise(3, 5).words(100, "a"))

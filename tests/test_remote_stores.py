@@ -244,7 +244,7 @@ def test_text_of_no_run_is_not_downloaded_and_large_text_is_refused(bucket, monk
         folder.read_measures()
 
 
-def reads(folder):
+def reads(folder, url):
     """Everything that reads a run folder or writes in it."""
     run = small_run(steps=3)
     return [
@@ -253,35 +253,40 @@ def reads(folder):
         lambda: folder.failure, lambda: [folder.read_state(step) for step in folder.states],
         lambda: Store(folder.path.parent).find("x"),
         lambda: uw.load(folder.path), lambda: recall(folder, run).log,
-        lambda: train([run], SMALL.load(CPU), Store(store_root(URL))),
+        lambda: train([run], SMALL.load(CPU), Store(store_root(url))),
     ]  # fmt: skip
 
 
-@pytest.mark.parametrize("content", [b"", b"null", None])
-def test_no_error_names_the_mirror_of_a_store(bucket, content):
-    """Of each file that is damaged or missing."""
-    mirror, run = store_root(URL), small_run(steps=3)
+@pytest.mark.parametrize(
+    ("url", "content"),
+    [(URL, None), ("memory://{}", b""), ("memory://{}", b"null")],
+    ids=["missing", "empty", "null"],
+)
+def test_no_error_names_the_mirror_of_a_store(bucket, tmp_path, url, content):
+    """Errors about missing files are those of S3; damaged ones have the same bytes everywhere."""
+    url, run = url.format(tmp_path.name), small_run(steps=3)
+    mirror = store_root(url)
     train([run], SMALL.load(CPU), Store(mirror))
-    objects, whole, told = boto3.resource("s3").Bucket("bucket"), bucket(), []
+    base = url.removeprefix("s3://").removeprefix("memory:/")
+    system, told = files.disk.stores[mirror]._system, []
+    whole = {key: system.cat_file(key) for key in system.find(base)}
     names = {name.rpartition("/")[2] for name in whole}
     for name in sorted(names | {"measures.jsonl", "scores.json", "failed.json"}):
-        for each in objects.objects.all():
-            each.delete()
-        changed = whole | {f"study/{run.digest}/{name}": content}
-        for key, value in changed.items():
+        system.rm(base, recursive=True)
+        for key, value in (whole | {f"{base}/{run.digest}/{name}": content}).items():
             if value is not None:
-                objects.put_object(Key=key, Body=value)
-        for number in range(len(reads(Store(mirror).folder(run)))):
-            folder = Store(store_root(URL)).folder(run)
+                system.pipe_file(key, value)
+        for number in range(len(reads(Store(mirror).folder(run), url))):
+            folder = Store(store_root(url)).folder(run)
             with warnings.catch_warnings(record=True) as warned:
                 warnings.simplefilter("always")
                 try:
-                    reads(folder)[number]()
+                    reads(folder, url)[number]()
                 except (ValueError, OSError) as error:
                     told.append(str(error))
                 told += [str(each.message) for each in warned]
     assert [text for text in told if str(mirror) in text] == []
-    assert sum(URL in text for text in told) > 20 * (content is not None)
+    assert sum(url in text for text in told) > 20 * (content is not None)
 
 
 def test_leases_name_the_store_and_not_its_mirror(bucket, monkeypatch):
@@ -303,6 +308,7 @@ def test_leases_name_the_store_and_not_its_mirror(bucket, monkeypatch):
             lease._replace(content=b"").check()
 
 
+@pytest.mark.usefixtures("quick_scores")
 def test_commands_work_on_a_store_elsewhere(bucket, unweave, monkeypatch):
     monkeypatch.setattr("unweave.cli.train._MOST_NAMED", 1)
     at = ("--store", URL)

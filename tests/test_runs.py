@@ -312,6 +312,7 @@ def test_one_noisy_row_at_the_end_changes_no_order_of_runs(unweave, tmp_path):
     assert [run["terms"]["distortion"] for run in json.loads(shown)] == pytest.approx([9.2, 10.0])
 
 
+@pytest.mark.usefixtures("quick_scores")
 def test_every_place_shows_the_same_value_of_a_term(unweave, tmp_path):
     """The curves of reports, the explorer and notebooks showed the last row of the log."""
     model = uw.fit(SMALL, network=uw.MLP((8,)), batch_size=16, steps=40, store=tmp_path,

@@ -3,6 +3,7 @@
 Each command imports what it needs when it runs, so help and usage errors appear at once.
 """
 
+import functools
 import inspect
 import io
 import re
@@ -86,7 +87,13 @@ def main() -> None:
     """Run the command line."""
     if isinstance(sys.stdout, io.TextIOWrapper):  # which cannot encode all names in every locale
         sys.stdout.reconfigure(errors="backslashreplace")
-    errors.run(_tidy_help(typer.main.get_command(app)), sys.argv[1:])
+    errors.run(_command(), sys.argv[1:])
+
+
+@functools.cache
+def _command() -> Any:
+    """Return all commands, with tidy help."""
+    return _tidy_help(typer.main.get_command(app))
 
 
 def _tidy_help(command: Any) -> Any:

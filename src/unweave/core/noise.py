@@ -60,7 +60,9 @@ from contextlib import contextmanager
 from functools import partial
 from typing import Any, NamedTuple
 
+import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
 from unweave import kernels
@@ -69,6 +71,10 @@ _MASK = 0xFFFFFFFF
 _MULTIPLIERS = (0xD2511F53, 0xCD9E8D57)  # [Salmon2011] Philox4x32
 _WEYL = (0x9E3779B9, 0xBB67AE85)
 _ROUNDS = 10
+Words = NDArray[Any]
+_LOW, _HALF = np.uint64(_MASK), np.uint64(32)
+_BOTH_MULTIPLIERS = np.array(_MULTIPLIERS, np.uint64)[:, None]
+_KEYS = np.arange(_ROUNDS, dtype=np.uint64)[:, None, None] * np.array(_WEYL, np.uint64)[:, None]
 
 _Draw = Callable[[Tensor, Tensor, int, int], Tensor]
 
@@ -96,14 +102,35 @@ def philox(counter: Sequence[Any], key: Sequence[Any]) -> tuple[Any, ...]:
 
 def philox_words(seed: Tensor, step: Tensor, stream: int, blocks: int) -> Tensor:
     """Return the words of blocks 0, 1, ... of a stream, (*S, 4, blocks)."""
+    if seed.device.type == "cpu":
+        return torch.from_numpy(_philox_numpy(seed.numpy(), step.numpy(), stream, blocks))
     index = torch.arange(blocks, device=seed.device)
     seed, step = seed.unsqueeze(-1), step.unsqueeze(-1)
     counter = (index, step & _MASK, (step >> 32) & _MASK, torch.full_like(index, stream))
     key = (seed & _MASK, (seed >> 32) & _MASK)
-    if seed.device.type == "cpu":  # numpy takes a third of torch's time here
-        words = philox([word.numpy() for word in counter], [word.numpy() for word in key])
-        return torch.stack([torch.from_numpy(word) for word in words], -2)
     return torch.stack(philox(counter, key), -2)
+
+
+def _philox_numpy(seed: Words, step: Words, stream: int, blocks: int) -> Words:
+    """Compute `philox_words` with numpy, which is several times as fast as torch for small draws.
+
+    `left` has the words c0 and c2 of the counter as rows and `right` c1 and c3, so that each
+    operation of a round computes both. Words are unsigned here, and the arrays are reused.
+    """
+    shape = (*seed.shape, 2, blocks)
+    seed, step = seed.view(np.uint64), step.view(np.uint64)
+    left, right, products = (np.empty(shape, np.uint64) for _ in range(3))
+    left[..., 0, :], left[..., 1, :] = np.arange(blocks), (step >> _HALF)[..., None]
+    right[..., 0, :], right[..., 1, :] = (step & _LOW)[..., None], stream
+    key = np.stack([seed & _LOW, seed >> _HALF], -1)[..., None]
+    swapped = products[..., ::-1, :]
+    for number in range(_ROUNDS):
+        np.multiply(left, _BOTH_MULTIPLIERS, out=products)
+        np.right_shift(swapped, _HALF, out=left)
+        np.bitwise_xor(left, right, out=left)
+        np.bitwise_xor(left, (key + _KEYS[number]) & _LOW, out=left)
+        np.bitwise_and(swapped, _LOW, out=right)
+    return np.stack([left, right], -2).reshape(*seed.shape, 4, blocks).view(np.int64)
 
 
 def _define(name: str, empty: _Draw) -> Callable[[_Draw], _Draw]:

@@ -154,14 +154,29 @@ def _reason(error: BaseException) -> str:
 
 @contextlib.contextmanager
 def _operators_listed_once() -> Iterator[None]:
-    """Let exports share torch's list of operators, which takes as long to build as the rest."""
+    """Let exports share torch's list of operators, which takes as long to build as the rest.
+
+    An export also looks once for operators that were added in C++, not again for each namespace.
+    """
     registry: Any = import_module("torch.onnx._internal.exporter._registration").ONNXRegistry
-    method = registry.from_torchlib
-    registry.from_torchlib = staticmethod(partial(_operators, method))
+    utils: Any = import_module("torch._export.utils")
+    look = "_materialize_cpp_cia_ops"
+    with (
+        _replaced(registry, "from_torchlib", lambda old: staticmethod(partial(_operators, old))),
+        _replaced(utils, look, cache) if hasattr(utils, look) else contextlib.nullcontext(),
+    ):
+        yield
+
+
+@contextlib.contextmanager
+def _replaced(owner: Any, name: str, change: Callable[[Any], Any]) -> Iterator[None]:
+    """Replace a function of a class or module by a change of it inside this block."""
+    old = getattr(owner, name)
+    setattr(owner, name, change(old))
     try:
         yield
     finally:
-        registry.from_torchlib = method
+        setattr(owner, name, old)
 
 
 @cache
