@@ -289,6 +289,15 @@ def test_a_lease_that_is_not_listed_yet_is_found(tmp_path):
     assert leases_in(tmp_path) == ["lease-1.json"]
 
 
+def test_a_stale_lease_that_is_not_listed_yet_is_taken_over(tmp_path):
+    """It was found, but missed in the list that is read again, until it was listed."""
+    leave(tmp_path)
+    with using(OldList()) as disk:
+        with workers(1)[0].hold(tmp_path):
+            assert disk.looks > 990
+        assert leases_in(tmp_path) == []
+
+
 def test_time_in_which_the_store_does_not_answer_does_not_count(tmp_path):
     """After a server had stopped for a minute, live processes were taken for dead."""
     clock, other = Clock(), Process("there", "0", 1, 0)
@@ -306,6 +315,37 @@ def test_time_in_which_the_store_does_not_answer_does_not_count(tmp_path):
         clock.sleep(10.0)
         with mine.hold(tmp_path / "run", wait=0):
             pass
+
+
+def test_time_in_which_the_store_does_not_answer_a_process_that_waits_does_not_count(tmp_path):
+    """A process that waits for runs of others has no heartbeats, and took live ones for dead."""
+    clock, other = Clock(), Process("there", "0", 1, 0)
+    (tmp_path / "run").mkdir()
+    leave(tmp_path / "run", other)
+    (tmp_path / ".workers").mkdir()
+    Worker(tmp_path, other).beat()
+    mine = Leases(Process("here", "0", 1, 0), lambda _: None, clock, clock.sleep)
+    for pause in (0.0, 3.0, 80.0, *[3.0] * 13):  # in the long pause the server does not answer
+        clock.sleep(pause)
+        assert mine.is_held(tmp_path / "run")
+        with pytest.raises(FolderInUse), mine.hold(tmp_path / "run", wait=0):
+            pass
+    for _ in range(3):
+        clock.sleep(3.0)
+        mine.is_held(tmp_path / "run")
+    assert not mine.is_held(tmp_path / "run")
+
+
+def test_an_hour_in_which_a_process_did_not_look_does_not_count(tmp_path):
+    """Then a store that had just become reachable again made live processes seem dead."""
+    clock, other = Clock(), Process("there", "0", 1, 0)
+    (tmp_path / "run").mkdir()
+    leave(tmp_path / "run", other)
+    mine = Leases(Process("here", "0", 1, 0), lambda _: None, clock, clock.sleep)
+    for _ in range(2):
+        with pytest.raises(FolderInUse), mine.hold(tmp_path / "run", wait=0):
+            pass
+        clock.sleep(3600.0)
 
 
 # ---- fences
