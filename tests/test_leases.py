@@ -14,7 +14,7 @@ import pytest
 
 from crash_replay import tree, using
 from datasets import DATASET, small_run
-from interleavings import Schedule, ScheduledDisk, all_switches
+from interleavings import OldLists, Schedule, ScheduledDisk, all_switches
 from unweave.core import files
 from unweave.core.files import Disk, write_atomically
 from unweave.core.processes import Process, has_ended, this_process
@@ -74,11 +74,11 @@ class Race:
         for number in range(left):
             leave(folder, number=number + 1)
 
-    def run(self, switches):
+    def run(self, switches, disk=ScheduledDisk):
         """Run all with these switches; return how many operations there were."""
         self.schedule = Schedule(switches, self.at_most_one_may_write)
         numbers = range(len(self.leases))
-        with using(ScheduledDisk(self.schedule)), patch.object(files, "fence", no_fence):
+        with using(disk(self.schedule)), patch.object(files, "fence", no_fence):
             self.schedule.run([lambda number=number: self.work(number) for number in numbers])
         return self.schedule.operations
 
@@ -134,6 +134,17 @@ def test_at_most_one_process_may_write_whatever_the_order(tmp_path, name, most):
         assert setting["zombie"] or race.lost == 0
         if setting["wait"] and not setting["zombie"]:
             assert race.taken == setting["count"] * setting["rounds"]
+        assert race.taken > 0
+
+
+@pytest.mark.parametrize("name", RACES)
+def test_at_most_one_process_may_write_where_lists_of_names_are_old(tmp_path, name):
+    setting = RACES[name]
+    count = Race(tmp_path / "first", **setting).run({}, OldLists)
+    for number, switches in enumerate(all_switches(count, setting["count"], 1)):
+        race = Race(tmp_path / str(number), **setting)
+        race.run(switches, OldLists)
+        assert leases_in(race.folder) == []
         assert race.taken > 0
 
 

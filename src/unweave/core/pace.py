@@ -22,8 +22,8 @@ def pause(seconds: float, saving: float) -> float:
 class CheckpointPace:
     """Says when a checkpoint is due. With an interval of 0 seconds one is always due.
 
-    Of the last two checkpoints the quicker one counts: if a file system does not answer for a while,
-    that must not put off the next checkpoint by nineteen times as long.
+    The next pause depends on the quicker one of the last two checkpoints. Otherwise a file system
+    that does not answer for a minute would put off the next checkpoint by 19 minutes.
     """
 
     def __init__(self, seconds: float) -> None:

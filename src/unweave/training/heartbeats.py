@@ -56,6 +56,8 @@ class StoreClock:
     def __init__(self, clock: Callable[[], float]) -> None:
         self._clock, self._lock = clock, threading.Lock()
         self._seconds, self._last, self._beating = 0.0, clock(), False  # at the last access
+        self.outages = 0
+        """How often there was no access for so long that not all of the time counts."""
 
     def look(self) -> float:
         """Return the time, just after this process has read in the store."""
@@ -75,6 +77,7 @@ class StoreClock:
         self._beating = False
 
     def _note_access(self) -> None:
+        self.outages += self._clock() - self._last > LATE * BEAT
         self._seconds += self._passed()
         self._last = self._clock()
 

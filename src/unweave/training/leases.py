@@ -89,6 +89,7 @@ class _Sighting(NamedTuple):
     content: bytes | None
     since: float
     changed: bool
+    outages: int  # of the clock by then
 
 
 class Leases:
@@ -235,13 +236,14 @@ class Leases:
 
         A file that is gone is no change: others may have deleted what a dead worker left.
         """
-        now, seen = self._store_clock(root).look(), self._seen.get(key)
+        clock, seen = self._store_clock(root), self._seen.get(key)
+        now = clock.look()
         if seen is None or content not in (None, seen.content):
-            self._seen[key] = _Sighting(content, now, changed=seen is not None)
+            self._seen[key] = _Sighting(content, now, seen is not None, clock.outages)
             return "unknown" if seen is None else "held"
         if now - seen.since >= limit:
             return "stale"
-        return "held" if seen.changed else "unknown"
+        return "held" if seen.changed and seen.outages == clock.outages else "unknown"
 
     def _is_dead(self, root: Path, name: str) -> bool:
         """Return whether the worker of a record has certainly ended."""
