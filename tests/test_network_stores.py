@@ -105,7 +105,7 @@ class RememberedFolder(Disk):
 
 def test_a_deleted_folder_that_a_network_file_system_remembers_is_created(tmp_path, monkeypatch):
     """With sshfs, a command ended with an error if the last worker elsewhere had just ended."""
-    monkeypatch.setattr(heartbeats, "_PAUSE", 0.0, raising=False)
+    monkeypatch.setattr(heartbeats, "_PAUSE", 0.0)
     worker = Worker(tmp_path, this_process())
     with using(RememberedFolder()):
         worker.begin()
