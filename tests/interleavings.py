@@ -98,6 +98,38 @@ class ScheduledDisk(Disk):
         super().unlink(path)
 
 
+class OldLists(ScheduledDisk):
+    """A network file system with which a process sees an old list of names for some looks.
+
+    It sees a new one after it has created or deleted a file itself.
+    """
+
+    LOOKS = 6
+
+    def __init__(self, schedule):
+        super().__init__(schedule)
+        self.lists = {}  # by thread
+
+    def names(self, folder):
+        names, looks = self.lists.get(threading.current_thread(), ([], 0))
+        if looks:
+            self.schedule.point()
+        else:
+            names, looks = super().names(folder), self.LOOKS
+        self.lists[threading.current_thread()] = names, looks - 1
+        return names
+
+    def create(self, path, content):
+        created = super().create(path, content)
+        if created:
+            self.lists.pop(threading.current_thread(), None)
+        return created
+
+    def unlink(self, path):
+        super().unlink(path)
+        self.lists.pop(threading.current_thread(), None)
+
+
 def all_switches(operations, workers, most):
     """Yield every choice of at most `most` switches before operations."""
     for count in range(most + 1):

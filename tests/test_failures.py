@@ -8,12 +8,11 @@ import torch
 import unweave as uw
 from crash_replay import tree
 from datasets import ADVERSARIAL, CPU, DATASET, LATENTS, OBJECTIVES, SMALL, small_run
-from unweave.core import files
+from unweave.core import files, pace
 from unweave.training import (
     Lanes,
     Silent,
     TrainingInterrupted,
-    lane_group,
     log_rows,
     loop,
     resumption,
@@ -100,7 +99,7 @@ class Clock(Silent):
 
     def __init__(self, monkeypatch, *steps):
         self.steps, self.now = steps, 0.0
-        monkeypatch.setattr(lane_group.time, "monotonic", lambda: self.now)
+        monkeypatch.setattr(pace.time, "monotonic", lambda: self.now)
 
     def advance(self, step, rows):
         self.now += 100.0 if step in self.steps else 0.0

@@ -266,6 +266,26 @@ def test_one_unwritable_folder_leaves_the_other_reports(unweave, monkeypatch, tm
     assert written == [True, False, True]
 
 
+def test_a_file_that_another_machine_replaced_leaves_the_other_reports(
+    unweave, monkeypatch, tmp_path
+):
+    """ESTALE of one file was taken for a file system that is gone."""
+    folders = [m.folder for m in uw.fit(SMALL, seed=range(2), store=tmp_path, **FIELDS)]
+
+    def write(model, path, **_):
+        if model.folder == folders[0]:
+            raise OSError(errno.ESTALE, os.strerror(errno.ESTALE), str(path))
+        path.touch()
+        return path
+
+    monkeypatch.setattr("unweave.cli.runs.write_report", write, raising=False)
+    monkeypatch.setattr("unweave.report.write_report", write)
+    code, _, err = unweave("report", *folders, "--device", "cpu", "--store", tmp_path)
+    assert code == 2
+    assert f"there is no report of {folders[0]}: cannot read or write" in err
+    assert [(folder / "report.html").exists() for folder in folders] == [False, True]
+
+
 @pytest.mark.filterwarnings("ignore::unweave.metrics.FewRowsWarning")
 @pytest.mark.parametrize("number", [errno.ENOSPC, errno.EDQUOT, errno.EIO])
 @pytest.mark.parametrize("metric", ["mig", "log_likelihood"])

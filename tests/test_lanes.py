@@ -268,7 +268,8 @@ def test_the_critic_sees_codes_from_before_and_after_the_models_update():
     before = {n: v[0].clone() for n, v in lanes.state.parameters.items()}
     lanes.advance()
     hook.remove()
-    of_model, joint, permuted = seen
+    of_model, both = seen
+    joint, permuted = both.chunk(2)
     assert torch.equal(of_model, joint)
     after = {n: v[0] for n, v in lanes.state.parameters.items()}
     x = lanes.dataset.images(batch_rows(lanes, 0, 1))[0]

@@ -14,47 +14,16 @@ import pytest
 
 from crash_replay import tree, using
 from datasets import DATASET, small_run
-from interleavings import Schedule, ScheduledDisk, all_switches
+from interleavings import OldLists, Schedule, ScheduledDisk, all_switches
+from lease_takers import NOBODY, Clock, leases_in, leave, workers
 from unweave.core import files
-from unweave.core.files import Disk, write_atomically
+from unweave.core.files import write_atomically
 from unweave.core.processes import Process, has_ended, this_process
-from unweave.training import Silent, heartbeats, train
+from unweave.training import Silent, train
 from unweave.training.heartbeats import Worker, read_record
 from unweave.training.leases import FolderInUse, LeaseLost, Leases, own_leases
 from unweave.training.run_files import RunFiles
 from unweave.training.store import Store
-
-NOBODY = Process("gone", "0", 1, 1)
-
-
-def workers(count, dead=(), **options):
-    """Return the leases of processes of one machine; those of `dead` seem to have ended."""
-    ended = {NOBODY, *(Process("here", "0", each, 0) for each in dead)}.__contains__
-    return [Leases(Process("here", "0", number, 0), ended, **options) for number in range(count)]
-
-
-class Clock:
-    """A clock that goes on when someone sleeps."""
-
-    def __init__(self):
-        self.now = 0.0
-
-    def __call__(self):
-        return self.now
-
-    def sleep(self, seconds):
-        self.now += seconds
-
-
-def leave(folder, process=NOBODY, number=1, content=None):
-    """Leave a lease behind."""
-    text = f'{{"worker": "{process}", "lease": "0"}}'
-    (folder / f"lease-{number}.json").write_bytes(text.encode() if content is None else content)
-
-
-def leases_in(folder):
-    return sorted(path.name for path in folder.glob("lease-*"))
-
 
 # ---- interleavings
 
@@ -74,11 +43,11 @@ class Race:
         for number in range(left):
             leave(folder, number=number + 1)
 
-    def run(self, switches):
+    def run(self, switches, disk=ScheduledDisk):
         """Run all with these switches; return how many operations there were."""
         self.schedule = Schedule(switches, self.at_most_one_may_write)
         numbers = range(len(self.leases))
-        with using(ScheduledDisk(self.schedule)), patch.object(files, "fence", no_fence):
+        with using(disk(self.schedule)), patch.object(files, "fence", no_fence):
             self.schedule.run([lambda number=number: self.work(number) for number in numbers])
         return self.schedule.operations
 
@@ -134,6 +103,17 @@ def test_at_most_one_process_may_write_whatever_the_order(tmp_path, name, most):
         assert setting["zombie"] or race.lost == 0
         if setting["wait"] and not setting["zombie"]:
             assert race.taken == setting["count"] * setting["rounds"]
+        assert race.taken > 0
+
+
+@pytest.mark.parametrize("name", RACES)
+def test_at_most_one_process_may_write_where_lists_of_names_are_old(tmp_path, name):
+    setting = RACES[name]
+    count = Race(tmp_path / "first", **setting).run({}, OldLists)
+    for number, switches in enumerate(all_switches(count, setting["count"], 1)):
+        race = Race(tmp_path / str(number), **setting)
+        race.run(switches, OldLists)
+        assert leases_in(race.folder) == []
         assert race.taken > 0
 
 
@@ -267,47 +247,6 @@ def test_a_folder_among_the_records_of_workers_stops_nobody(tmp_path, dead):
     assert list((tmp_path / ".workers").iterdir()) == [folder]
 
 
-class OldList(Disk):
-    """A network file system that lists the leases of others only after some looks."""
-
-    looks = 1000
-
-    def names(self, folder):
-        self.looks -= 1
-        return [name for name in super().names(folder) if self.looks <= 0 or "lease" not in name]
-
-
-def test_a_lease_that_is_not_listed_yet_is_found(tmp_path):
-    """With sshfs, a process used to try for up to 20 seconds to create the same file."""
-    leave(tmp_path, Process("there", "0", 1, 0))
-    clock = Clock()
-    mine = Leases(Process("here", "0", 1, 0), lambda _: None, clock, clock.sleep)
-    with using(OldList()) as disk:
-        with pytest.raises(FolderInUse, match="process 1 on there"), mine.hold(tmp_path, wait=0):
-            pass
-        assert disk.looks > 990
-    assert leases_in(tmp_path) == ["lease-1.json"]
-
-
-def test_time_in_which_the_store_does_not_answer_does_not_count(tmp_path):
-    """After a server had stopped for a minute, live processes were taken for dead."""
-    clock, other = Clock(), Process("there", "0", 1, 0)
-    (tmp_path / "run").mkdir()
-    leave(tmp_path / "run", other)
-    (tmp_path / ".workers").mkdir()
-    Worker(tmp_path, other).beat()
-    mine = Leases(Process("here", "0", 1, 0), lambda _: None, clock, clock.sleep)
-    with mine.working(tmp_path) as own:
-        for pause in (0.0, 80.0, *[10.0] * 4):  # in the long pause the server does not answer
-            clock.sleep(pause)
-            with pytest.raises(FolderInUse), mine.hold(tmp_path / "run", wait=0):
-                pass
-            own.beat()
-        clock.sleep(10.0)
-        with mine.hold(tmp_path / "run", wait=0):
-            pass
-
-
 # ---- fences
 
 
@@ -426,27 +365,6 @@ def test_a_process_that_cannot_be_read_has_not_ended(monkeypatch):
     with monkeypatch.context() as patch:
         patch.setattr("unweave.core.processes._started", lambda pid: None)
         assert has_ended(own) is None
-
-
-class RememberedFolder(Disk):
-    """A network file system that remembers a folder which another machine has deleted."""
-
-    tries = 500
-
-    def mkdir(self, path):
-        self.tries -= path.name == ".workers"
-        if self.tries <= 0 or path.name != ".workers":
-            super().mkdir(path)
-
-
-def test_a_deleted_folder_that_a_network_file_system_remembers_is_created(tmp_path, monkeypatch):
-    """With sshfs, a command ended with an error if the last worker elsewhere had just ended."""
-    monkeypatch.setattr(heartbeats, "_PAUSE", 0.0, raising=False)
-    worker = Worker(tmp_path, this_process())
-    with using(RememberedFolder()):
-        worker.begin()
-        assert worker.path.exists()
-        worker.end()
 
 
 def test_a_heartbeat_that_is_due_at_the_end_leaves_no_folder(tmp_path):

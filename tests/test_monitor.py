@@ -139,7 +139,7 @@ def test_a_deadline_stops_training_and_the_next_call_resumes(tmp_path):
 
     clock = [0.0]
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("unweave.training.lane_group.time.monotonic", lambda: clock[0])
+        patch.setattr("unweave.core.pace.time.monotonic", lambda: clock[0])
         stopped = trained(runs, store=store, progress=Late(clock, 9), deadline=1.0)
     assert [outcome.weights for outcome in stopped] == [None, None]
     assert [max(store.folder(run).states) for run in runs] == [9, 9]
@@ -241,7 +241,7 @@ def test_unfinished_runs_resume_beside_new_ones(tmp_path):
     first, second = runs_of(steps=12)
     store, clock = Store(tmp_path), [0.0]
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("unweave.training.lane_group.time.monotonic", lambda: clock[0])
+        patch.setattr("unweave.core.pace.time.monotonic", lambda: clock[0])
         trained([first], store=store, progress=Late(clock, 8), deadline=1.0)
     started = []
 

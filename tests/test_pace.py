@@ -11,7 +11,7 @@ from unweave.core import pace
 def simulated(monkeypatch, seconds, cost, rows=2_000):
     """Return the times of checkpoints if a row of the log takes a second, and a checkpoint `cost`.
 
-    Also return the time at which training ended.
+    The cost may depend on the time. Also return the time at which training ended.
     """
     clock, saved = [0.0], []
     monkeypatch.setattr(pace, "time", SimpleNamespace(monotonic=lambda: clock[0]))
@@ -21,7 +21,7 @@ def simulated(monkeypatch, seconds, cost, rows=2_000):
         if checkpoints.is_due:
             with checkpoints.saving():
                 saved.append(clock[0])
-                clock[0] += cost
+                clock[0] += cost(clock[0]) if callable(cost) else cost
     return saved, clock[0]
 
 
@@ -35,6 +35,13 @@ def test_checkpoints_take_at_most_a_twentieth_of_the_time(monkeypatch, seconds, 
     # No later than needed: the pause, and the row of the log that is being computed.
     assert all(gap <= cost + max(seconds, 19 * cost) + 1 for gap in gaps)
     assert all(gap >= seconds for gap in gaps)
+
+
+def test_a_checkpoint_that_had_to_wait_for_the_file_system_does_not_put_off_the_next(monkeypatch):
+    """A server that had stopped for 80 seconds put it off by 25 minutes."""
+    saved, _ = simulated(monkeypatch, 30.0, lambda now: 80.0 if 100.0 < now < 130.0 else 1.0)
+    gaps = [later - earlier for earlier, later in itertools.pairwise(saved)]
+    assert max(gaps) == 80.0 + 30.0
 
 
 def test_without_an_interval_there_is_a_checkpoint_at_every_row(monkeypatch):

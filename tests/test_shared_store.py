@@ -457,6 +457,19 @@ def test_the_lease_of_a_machine_that_died_in_a_finished_folder_is_deleted(tmp_pa
     assert files_of(tmp_path / "store") == files_of(tmp_path / "undisturbed")
 
 
+def test_unfinished_runs_are_not_waited_for_after_the_deadline(tmp_path, monkeypatch):
+    """A command waited a second for each that another machine had begun to train since."""
+    looked, train_here = [], Job.train
+
+    def train_nothing(job, progress, deadline):
+        return train_here(job, progress, 0.0)
+
+    monkeypatch.setattr(Job, "train", train_nothing)
+    monkeypatch.setattr("unweave.training.store.RunFolder.clean_up", looked.append)
+    (outcome,) = train_on(None, tmp_path, [small_run(steps=5)])
+    assert (outcome.weights, looked) == (None, [])
+
+
 def test_both_commands_leave_the_files_of_one(tmp_path):
     """Without workers and with them: what is trained does not depend on who trains it."""
     train_on(uw.Local(lanes=2), tmp_path / "one")

@@ -297,8 +297,9 @@ def test_the_critic_sees_two_batches_of_full_size():
     hook.remove()
     first, second = (batch_rows(lanes, 0, turn)[0] for turn in (0, 1))
     assert len(set(first.tolist()) & set(second.tolist())) < 8 < len(first) == len(second) == 16
-    _, joint, permuted = seen
-    joint, permuted = joint.reshape(16, 3), permuted.reshape(16, 3)
+    of_the_model, both = seen
+    joint, permuted = both.reshape(2, 16, 3)
+    assert torch.equal(joint, of_the_model.reshape(16, 3))
     assert not torch.isin(permuted, joint).any()
 
 
@@ -313,6 +314,12 @@ def test_variables_are_permuted_across_the_batch():
     assert pairs.abs().max() < 0.06
     squares = torch.corrcoef(within.square().T)[[0, 0, 1], [1, 2, 2]]
     assert squares.min() > 0.999  # every row still holds one magnitude
+
+
+def test_distributions_with_unequal_numbers_of_codes_are_not_mixed():
+    nets = SimpleNamespace(critic=lambda z: z)
+    with pytest.raises(RuntimeError, match="size"):
+        critic_terms(nets, torch.zeros(6, 2), torch.ones(4, 2))
 
 
 @pytest.mark.parametrize("swapped", [False, True])

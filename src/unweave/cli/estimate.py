@@ -63,7 +63,12 @@ def estimate_command(
         typer.Option(min=0, max=_DAY, help="Seconds that a worker needs before its first step."),
     ] = 60.0,
     checkpoint_seconds: Annotated[
-        float, typer.Option(min=0.1, max=_DAY, help="Seconds between checkpoints.")
+        float,
+        typer.Option(
+            min=0.1,
+            max=_DAY,
+            help="Seconds between checkpoints; more, if writing them takes over 5 % of the time.",
+        ),
     ] = 30.0,
     saving: Annotated[
         float,

@@ -41,7 +41,6 @@ UNREACHABLE = (  # the server of a network file system, or the process that serv
     errno.EHOSTDOWN,
     errno.EHOSTUNREACH,
     errno.ENETUNREACH,
-    errno.ESTALE,
     errno.ETIMEDOUT,
 )
 DISK_FAILURE = (*NO_SPACE, errno.EIO, *UNREACHABLE)  # as opposed to one file that is not writable

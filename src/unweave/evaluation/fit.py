@@ -229,7 +229,7 @@ def train_runs(
         store: where runs are kept, resumed and found; None keeps them in memory only.
         progress: shows the progress.
         console: where notes and warnings are printed; None issues warnings and prints no notes.
-        checkpoint_seconds: seconds between checkpoints.
+        checkpoint_seconds: seconds between checkpoints, or more if they are large.
         precision: GPU matmul precision.
         measure: what to measure during training.
         on: what trains the runs; by default this process does.

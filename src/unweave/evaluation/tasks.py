@@ -299,8 +299,9 @@ class ThisProcess:
                 if trained := _train_if_free(part, progress, deadline):
                     left.remove(part)
                     yield trained
-        for folder in (folder for task in tasks for folder in task.folders if not left):
-            folder.clean_up()  # others that were killed may have left their leases
+        if not left:  # others that were killed may have left their leases
+            for folder in (each for task in tasks for each in task.folders if each.ended):
+                folder.clean_up()
 
     def _parts(self, job: Job) -> Iterator[Job]:
         """Yield a job for each task, and one for the runs that are done, which are only read."""

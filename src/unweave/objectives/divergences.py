@@ -260,7 +260,8 @@ def log_ratio(nets: Nets, z: Tensor) -> Tensor:
 
 def critic_terms(nets: Nets, first: Tensor, second: Tensor) -> Terms:
     """Return the critic's loss, -(log D(first) + log(1 - D(second))) / 2, and accuracy, (B,)."""
-    a, b = nets.critic(torch.cat([first, second])).chunk(2)  # in one pass, which is faster than two
+    logits = nets.critic(torch.cat([first, second]))  # in one pass, which is faster than two
+    a, b = logits.split([len(first), len(second)])
     loss = -0.5 * (F.log_softmax(a, -1)[:, 0] + F.log_softmax(b, -1)[:, 1])
     correct = accuracy(a[:, 0] - a[:, 1], b[:, 0] - b[:, 1])
     return {CRITIC: Term(1.0, loss), CRITIC_ACCURACY: Term(0.0, correct)}

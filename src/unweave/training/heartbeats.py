@@ -47,31 +47,42 @@ class WorkerRecord(TypedDict, total=False):
 class StoreClock:
     """Seconds during which this process could see what others write in a store.
 
-    While the process works in the store, it has heartbeats of its own. If they stop for long, its
-    file system did not answer or the process was suspended. That time does not count: others may
-    have been unable to write too, or this process may not have seen it.
+    Its accesses to the store show that: its heartbeats while it works there, and otherwise its
+    looks. If they stop for longer than a heartbeat may take, the file system did not answer, the
+    process was suspended, or it did not look. That time does not count: others may have been unable
+    to write too, or this process may not have seen it.
     """
 
     def __init__(self, clock: Callable[[], float]) -> None:
-        self._clock = clock
-        self._state: tuple[float, float | None] = 0.0, None  # lost seconds, time of the last beat
+        self._clock, self._lock = clock, threading.Lock()
+        self._seconds, self._last, self._beating = 0.0, clock(), False  # at the last access
+        self.outages = 0
+        """How often there was no access for so long that not all of the time counts."""
 
-    def __call__(self) -> float:
-        now, (lost, last) = self._clock(), self._state
-        return now - lost - self._outage(now, last)
+    def look(self) -> float:
+        """Return the time, just after this process has read in the store."""
+        with self._lock:
+            if not self._beating:
+                self._note_access()
+            return self._seconds + self._passed()
 
     def beat(self) -> None:
         """Note that this process has just written in the store."""
-        now, (lost, last) = self._clock(), self._state
-        self._state = lost + self._outage(now, last), now
+        with self._lock:
+            self._beating = True
+            self._note_access()
 
     def stop(self) -> None:
         """Expect no more heartbeats for now."""
-        now, (lost, last) = self._clock(), self._state
-        self._state = lost + self._outage(now, last), None
+        self._beating = False
 
-    def _outage(self, now: float, last: float | None) -> float:
-        return 0.0 if last is None else max(0.0, now - last - LATE * BEAT)
+    def _note_access(self) -> None:
+        self.outages += self._clock() - self._last > LATE * BEAT
+        self._seconds += self._passed()
+        self._last = self._clock()
+
+    def _passed(self) -> float:
+        return min(self._clock() - self._last, LATE * BEAT)
 
 
 class Worker:

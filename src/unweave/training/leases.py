@@ -2,17 +2,18 @@
 
 A lease is a file `lease-<number>.json` in the folder, which names its worker, a process. It is
 created only if it does not exist, and deleted when the worker is done. The lease of a worker that
-has ended is *stale*. The operating
-system knows whether a process of this machine has ended. A worker of another machine counts as
-ended if its record (`heartbeats.py`) has not changed for a minute, on the clock of the process that
-checks, in which time when the store did not answer does not count.
+has ended is *stale*. The operating system knows whether a process of this machine has ended. A
+worker of another machine counts as ended if its record (`heartbeats.py`) has not changed for a
+minute, on the clock of the process that checks. Time in which that process could not see the store
+does not count.
 
 To take a lease, a process reads all leases of the folder, which must all be stale. It creates the
 lease with the next number and reads the others again. If they have not changed, it deletes them and
 holds the folder; otherwise it deletes its own lease and starts again. So no two processes hold a
-folder: whichever created its file later saw the other's, and deleted it as stale or withdrew. A
-process whose file is gone holds nothing; `core/files` checks this before it replaces or deletes a
-file in the folder.
+folder: whichever created its file later saw the other's, and deleted it as stale or withdrew. This
+needs a file system that lists a folder anew after this process has created a file there; before
+that, its list may be old. A process whose file is gone holds nothing; `core/files` checks this
+before it replaces or deletes a file in the folder.
 """
 
 from __future__ import annotations
@@ -88,6 +89,7 @@ class _Sighting(NamedTuple):
     content: bytes | None
     since: float
     changed: bool
+    outages: int  # of the clock by then
 
 
 class Leases:
@@ -234,13 +236,14 @@ class Leases:
 
         A file that is gone is no change: others may have deleted what a dead worker left.
         """
-        now, seen = self._store_clock(root)(), self._seen.get(key)
+        clock, seen = self._store_clock(root), self._seen.get(key)
+        now = clock.look()
         if seen is None or content not in (None, seen.content):
-            self._seen[key] = _Sighting(content, now, changed=seen is not None)
+            self._seen[key] = _Sighting(content, now, seen is not None, clock.outages)
             return "unknown" if seen is None else "held"
         if now - seen.since >= limit:
             return "stale"
-        return "held" if seen.changed else "unknown"
+        return "held" if seen.changed and seen.outages == clock.outages else "unknown"
 
     def _is_dead(self, root: Path, name: str) -> bool:
         """Return whether the worker of a record has certainly ended."""
@@ -279,7 +282,8 @@ def read_leases(folder: Path, unlisted: Collection[str] = ()) -> list[Lease]:
 
 def _supersede(stale: list[Lease], lease: Lease) -> bool:
     """Delete the stale leases beside a new one; return False if there are others by now."""
-    if [each for each in read_leases(lease.path.parent) if each != lease] != stale:
+    known = [each.path.name for each in stale]  # perhaps not listed yet
+    if [each for each in read_leases(lease.path.parent, known) if each != lease] != stale:
         return False
     with suppress(LeaseLost):
         for each in stale:
