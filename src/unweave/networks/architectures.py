@@ -237,6 +237,9 @@ class Critic:
     """Optimiser of the critic."""
 
     def network(self, size: int) -> nn.Module:
-        """Build the critic, from codes (B, size) to logits (B, 2)."""
+        """Build the critic, from codes (B, size) to logits (B, 2), row by row.
+
+        It sees the codes of both distributions in one batch.
+        """
         sizes = (size, *(self.width,) * self.depth, 2)
         return nn.Sequential(*mlp(sizes, nn.LeakyReLU(self.slope)))
