@@ -87,12 +87,13 @@ export class Watcher {
     const run = manifest.value.runs.find((each) => each.id === id);
     const before = models.value.get(id);
     if (!run || !before || run.step <= before.data.step) return;
-    // Training writes the log before the weights. The last weights come without another row of the
-    // log, but with another state of the run.
+    // Training writes the log before the weights, so these may be of an earlier step: then the next
+    // look asks for them again. The last weights come without another row of the log, but with
+    // another state of the run.
     const moment = `${run.step} ${run.state}`;
     if (this.received.get(id) === moment) return;
     const newer = await this.source.model(id);
-    this.received.set(id, moment);
+    if (newer.data.step >= run.step || run.state !== "running") this.received.set(id, moment);
     succeeded(`update ${id}`);
     if (newer.data.step > before.data.step) await replace(before, newer);
     else newer.close();

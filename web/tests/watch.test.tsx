@@ -119,10 +119,10 @@ describe("watching", () => {
   it("reads newer weights once, and keeps the code and the observation", async () => {
     const watched = watcher(
       () => 300,
-      () => 200,
+      () => 300,
     );
     await watched.look();
-    await weightsAt(200);
+    await weightsAt(300);
     await watched.look();
     await drawn();
     expect(manifest.value.runs[0]!.step).toBe(300);
@@ -211,6 +211,24 @@ describe("watching", () => {
     [state, weights] = ["finished", 300];
     await watched.look();
     await weightsAt(300);
+  });
+
+  it("asks again for weights that were not written when it read the log", async () => {
+    let weights = 100;
+    const watched = watcher(
+      () => 200,
+      () => weights,
+    );
+    await watched.look();
+    await eventually(() => expect(read).toBe(1));
+    await drawn();
+    expect(models.value.get("aaaaaaaaaaaa")!.data.step).toBe(100);
+    weights = 200;
+    await watched.look();
+    await weightsAt(200);
+    await watched.look();
+    await drawn();
+    expect(read).toBe(2);
   });
 
   it("asks again for weights that it did not get", async () => {
