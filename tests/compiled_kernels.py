@@ -36,21 +36,20 @@ def assembly(kernel, tile, constants):
 
 
 def kernels():
-    """Yield each kernel with its tile and constants, for layers of Kim & Mnih's network."""
+    """Yield kernels with their tiles and constants, for layers of Kim & Mnih's network.
+
+    Each way in which they compute addresses of many channels is among them: tiles of several taps
+    and of one.
+    """
     for side, a, c in LAYERS:
         rows, sizes = BATCH * side**2, {"H": side, "W": side, "A": a, "C": c}
         forward = sizes | {"BIASED": True, "ACTIVATE": True, "MASKED": False}
-        down, up = (
-            tile(rows, *channels, LANES, False)
-            for tile, channels in (
-                (convolution._down_tile, (a, c)),
-                (convolution._up_tile, (c, a)),
-            )
-        )
+        down = convolution._down_tile(rows, a, c, LANES, False)
         yield convolution._down_kernel, down, forward
+        up = convolution._up_tile(rows, c, a, LANES, False)
         yield convolution._up_kernel, up, forward
-        gradient = convolution._weight_grad_tile(a, c, False)
-        yield convolution._weight_grad_kernel, gradient, sizes | {"PARTS": 3}
+    gradient = convolution._weight_grad_tile(a, c, False)
+    yield convolution._weight_grad_kernel, gradient, sizes | {"PARTS": 3}
 
 
 if __name__ == "__main__":

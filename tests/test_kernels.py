@@ -123,7 +123,7 @@ def test_compiled_convolutions_load_16_bytes_at_a_time():
     done = subprocess.run(command, env=environment, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
     kernels = json.loads(done.stdout)
-    assert len(kernels) == 6
+    assert len(kernels) == 5
     for name, side, narrow, wide in kernels:
         assert (narrow, wide > 0) == (0, True), (name, side)
 
