@@ -42,14 +42,19 @@ def test_a_stale_lease_that_is_not_listed_yet_is_taken_over(tmp_path):
         assert leases_in(tmp_path) == []
 
 
+def beside_another(store):
+    """Return a clock and the leases of a process that uses it, beside a run of another machine."""
+    clock, other = Clock(), Process("there", "0", 1, 0)
+    (store / "run").mkdir()
+    leave(store / "run", other)
+    (store / ".workers").mkdir()
+    Worker(store, other).beat()
+    return clock, Leases(Process("here", "0", 1, 0), lambda _: None, clock, clock.sleep)
+
+
 def test_time_in_which_the_store_does_not_answer_does_not_count(tmp_path):
     """After a server had stopped for a minute, live processes were taken for dead."""
-    clock, other = Clock(), Process("there", "0", 1, 0)
-    (tmp_path / "run").mkdir()
-    leave(tmp_path / "run", other)
-    (tmp_path / ".workers").mkdir()
-    Worker(tmp_path, other).beat()
-    mine = Leases(Process("here", "0", 1, 0), lambda _: None, clock, clock.sleep)
+    clock, mine = beside_another(tmp_path)
     with mine.working(tmp_path) as own:
         for pause in (0.0, 80.0, *[10.0] * 4):  # in the long pause the server does not answer
             clock.sleep(pause)
@@ -63,12 +68,7 @@ def test_time_in_which_the_store_does_not_answer_does_not_count(tmp_path):
 
 def test_time_in_which_the_store_does_not_answer_a_process_that_waits_does_not_count(tmp_path):
     """A process that waits for runs of others has no heartbeats, and took live ones for dead."""
-    clock, other = Clock(), Process("there", "0", 1, 0)
-    (tmp_path / "run").mkdir()
-    leave(tmp_path / "run", other)
-    (tmp_path / ".workers").mkdir()
-    Worker(tmp_path, other).beat()
-    mine = Leases(Process("here", "0", 1, 0), lambda _: None, clock, clock.sleep)
+    clock, mine = beside_another(tmp_path)
     for pause in (0.0, 3.0, 80.0, *[3.0] * 13):  # in the long pause the server does not answer
         clock.sleep(pause)
         assert mine.is_held(tmp_path / "run")

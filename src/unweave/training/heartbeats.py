@@ -73,7 +73,7 @@ class StoreClock:
             self._note_access()
 
     def stop(self) -> None:
-        """Expect no more heartbeats for now."""
+        """Note that the heartbeats of this process have ended."""
         self._beating = False
 
     def _note_access(self) -> None:
