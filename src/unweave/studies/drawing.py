@@ -93,6 +93,17 @@ def letter_panels(axes: Sequence[Axes], titles: Sequence[str]) -> None:
         axis.set_title(f"{letter}  {title}")
 
 
+def share_legend(figure: Figure, axes: Sequence[Axes]) -> None:
+    """Put one legend below all panels, if they show the same lines."""
+    handles, labels = axes[0].get_legend_handles_labels()
+    for axis in axes:
+        if legend := axis.get_legend():
+            legend.remove()
+    if handles:
+        figure.legend(handles, labels, loc="outside lower center", ncols=len(handles),
+                      fontsize=7, handlelength=2.2)  # fmt: skip
+
+
 def shades(count: int, colormap: Literal["viridis", "plasma"] = "viridis") -> Values:
     """Return colours from dark to light, for lines in an order, that are distinct from white."""
     from matplotlib import colormaps

@@ -48,6 +48,7 @@ from unweave.studies.drawing import (
     Values,
     letter_panels,
     panels,
+    share_legend,
 )
 from unweave.studies.images import unpack_array
 from unweave.studies.intervals import (
@@ -83,7 +84,7 @@ _FIG16 = Texts(__package__, "fig16")
 
 def fig4(workspace: Workspace, results: Results) -> Result:
     """Figure 4: reconstruction error and both metrics during training."""
-    figure = draw_training(results, KINDS, (10, 110))
+    figure = draw_training(results, KINDS, (10, 140))
     texts, groups = texts_of("fig4"), results.groups(setting_of)
     ours, vae = groups[FACTOR], groups[VAE]
     error, before = ours.difference(vae, DISTORTION), vae.mean(DISTORTION)
@@ -234,12 +235,13 @@ def correlation_claims(results: Results) -> list[Claim]:
 
 def fig7(workspace: Workspace, results: Results) -> Result:
     """Figures 7 and 37: the true total correlation, and the discriminator's estimate of it."""
-    figure, axes = panels(1, 3, width=3.0, height=2.4)
+    figure, axes = panels(1, 3, width=3.0, height=2.6)
     for axis, name in zip(axes, (TRUE_TC, CRITIC_TC, ACCURACY), strict=True):
         draw_settings(axis, results, "factor-vae", name)
         axis.set_xlabel("iterations")
     axes[0].set_ylabel("nats")
     letter_panels(axes, ("true total correlation", "discriminator's estimate", "its accuracy"))
+    share_legend(figure, axes)
     everyone = _every_gamma(results)
     return result_of(
         texts_of("fig7"), results, figure, critic_claims(results),
