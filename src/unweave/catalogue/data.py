@@ -92,8 +92,7 @@ def _count_missing(dataset: Dataset) -> list[int]:
     if dataset.lattice is not None:
         return [0] * len(dataset.factor_names)
     factors = dataset.factors(torch.arange(dataset.size))
-    counts: list[int] = (factors == MISSING).sum(0).tolist()
-    return counts
+    return (factors == MISSING).sum(0).tolist()
 
 
 def published() -> dict[str, type[PublishedSpec]]:

@@ -281,8 +281,7 @@ def _error(model: FittedModel, index: NDArray[Any], means: NDArray[Any]) -> NDAr
 
 def _coarse(samples: Tensor) -> Array:
     """Round samples to three digits, which halves their size and suffices for contours."""
-    rounded: Array = samples.bfloat16().float().numpy()
-    return rounded
+    return samples.bfloat16().float().numpy()
 
 
 def _drawn(analysis: Analysis, start: int, colours: ColourMap | None) -> list[Drawn]:

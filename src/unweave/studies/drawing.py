@@ -109,8 +109,7 @@ def shades(count: int, colormap: Literal["viridis", "plasma"] = "viridis") -> Va
     from matplotlib import colormaps
 
     last = {"viridis": 0.85, "plasma": 0.7}[colormap]
-    colours: Values = colormaps[colormap](np.linspace(0.0, last, max(2, count)))
-    return colours
+    return colormaps[colormap](np.linspace(0.0, last, max(2, count)))
 
 
 def draw_means(

@@ -96,5 +96,4 @@ def _drawn(axis: Axes) -> Values:
         for first, second in itertools.pairwise(corners):
             count = int(np.hypot(*(second - first)) // _STEP)
             places.append(np.linspace(first, second, count + 2)[1:-1])
-    joined: Values = np.concatenate([np.empty((0, 2)), *places])
-    return joined
+    return np.concatenate([np.empty((0, 2)), *places])

@@ -89,8 +89,7 @@ class Estimates:
 
     def expected(self, quantity: Quantity) -> NDArray[np.float64]:
         """Return the expected estimate for every batch size, (sizes,)."""
-        value: NDArray[np.float64] = self.exact[quantity] + self.bias[quantity]
-        return value
+        return self.exact[quantity] + self.bias[quantity]
 
 
 def make_encodings(size: int, dimension: int, scale: float, seed: int = 0) -> Encodings:

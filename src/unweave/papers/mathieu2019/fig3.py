@@ -283,8 +283,7 @@ def _density(network: Network, z: torch.Tensor) -> Values:
     """Return q(z) of the data at points (S, 2), with encodings at least as wide as a pixel."""
     mean, scales = torch.from_numpy(unpack_array(network.facts[PICTURES], -1, 4)).split(2, 1)
     wide = DiagonalGaussian(mean, 0.5 * (scales.square() + (2 * EDGE / SIDE) ** 2).log())
-    density: Values = log_aggregate(network.run.latent, wide, z)[:, 0].exp().numpy()
-    return density
+    return log_aggregate(network.run.latent, wide, z)[:, 0].exp().numpy()
 
 
 def _levels(density: Values) -> list[float]:

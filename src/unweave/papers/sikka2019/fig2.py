@@ -68,8 +68,7 @@ def _pictured(results: Results) -> list[Network]:
 def _loadings(networks: Sequence[Network]) -> Values:
     """Return the digits as columns of A, (N, k)."""
     digits = next(each.facts[PICTURES] for each in networks if PICTURES in each.facts)
-    loadings: Values = unpack_array(digits, -1, SWEEP.latents, dtype=np.uint8) / 255
-    return loadings
+    return unpack_array(digits, -1, SWEEP.latents, dtype=np.uint8) / 255
 
 
 def _closed(loadings: Values) -> list[Solution]:
