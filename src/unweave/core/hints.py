@@ -1,7 +1,5 @@
 """Words of messages: hints at the valid names nearest to a wrong one, paths, counted nouns."""
 
-from __future__ import annotations
-
 import difflib
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager

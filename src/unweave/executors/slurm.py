@@ -1,7 +1,5 @@
 """Train on a Slurm cluster, through submitit."""
 
-from __future__ import annotations
-
 import contextlib
 import json
 import logging
