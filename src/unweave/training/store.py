@@ -12,8 +12,6 @@ runs/<digest>/run.json             the run
               report.html explorer.html
 """
 
-from __future__ import annotations
-
 import functools
 import json
 import warnings
@@ -23,7 +21,7 @@ from dataclasses import dataclass
 from functools import partial
 from hashlib import sha256
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Self
 
 from torch import Tensor
 
@@ -59,7 +57,7 @@ class DataRecord(NamedTuple):
     labels_fingerprint: str
 
     @classmethod
-    def of(cls, dataset: Dataset) -> DataRecord:
+    def of(cls, dataset: Dataset) -> Self:
         """Describe a dataset."""
         return cls(dataset.schema, dataset.fingerprint, dataset.labels_fingerprint)
 
@@ -72,7 +70,7 @@ class DataRecord(NamedTuple):
         }
 
     @classmethod
-    def from_json(cls, content: StoredData) -> DataRecord:
+    def from_json(cls, content: StoredData) -> Self:
         """Read what `to_json` returned; raise a ValueError for another schema."""
         prints = content["fingerprint"], content["labels_fingerprint"]
         return cls(Schema.from_json(content["schema"]), *prints)
@@ -90,7 +88,7 @@ class ScoreFacts(NamedTuple):
     step: int = 0  # that the weights are of
 
     @classmethod
-    def of(cls, stored: Mapping[str, Any]) -> ScoreFacts:
+    def of(cls, stored: Mapping[str, Any]) -> Self:
         """Read the facts of stored scores."""
         return cls(**{name: stored[name] for name in cls._fields})
 

@@ -7,8 +7,6 @@ So a batch is a uniform sample of its window, not of the whole file; every row i
 epoch; and the order is a function of (seed, epoch), so a resumed run sees the same batches.
 """
 
-from __future__ import annotations
-
 import dataclasses
 import threading
 from collections import OrderedDict
@@ -16,7 +14,7 @@ from collections.abc import Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import NamedTuple, final
+from typing import NamedTuple, Self, final
 
 import numpy as np
 import torch
@@ -137,7 +135,7 @@ class StreamedDataset(DatasetWithCodes):
     def fingerprint(self) -> str:
         return self.checksum
 
-    def to(self, device: torch.device) -> StreamedDataset:
+    def to(self, device: torch.device) -> Self:
         """Return the dataset for networks on another device."""
         return dataclasses.replace(self, device=device, codes=self.codes.to(device))
 

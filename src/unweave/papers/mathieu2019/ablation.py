@@ -3,13 +3,11 @@
 A row of their figure varies one weight; at each of its values there are networks of many seeds.
 """
 
-from __future__ import annotations
-
 import dataclasses
 import itertools
 import math
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import NamedTuple, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -41,7 +39,7 @@ class Step(NamedTuple):
     seeds: int
 
     @classmethod
-    def of(cls, changes: Values) -> Step:
+    def of(cls, changes: Values) -> Self:
         """Summarise the changes of all seeds, (S,)."""
         mean, median = mean_over_networks(changes), median_over_networks(changes)
         return cls(mean, median, int((changes > 0).sum()), len(changes))
