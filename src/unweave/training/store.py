@@ -33,6 +33,7 @@ from unweave.data import Data, Dataset, Schema
 from unweave.data.splits import split_of
 from unweave.training.leases import FolderInUse, read_leases
 from unweave.training.records import (
+    RECORDS,
     Row,
     Sealed,
     StoredData,
@@ -194,8 +195,7 @@ class RunFolder(RunFiles):
         """The description of the data that the run was begun on."""
         path = self.path / DATA
         if not path.exists():
-            lost = "restore it from a copy, or train the run again in another store"
-            why = lost if self._begun else "its training never started"
+            why = RECORDS[DATA] if self._begun else "its training never started"
             raise ValueError(f"{files.disk.name(self.path)} has no {DATA}: {why}")
         content = read_record(path, StoredData, self.digest)
         with reading(path):

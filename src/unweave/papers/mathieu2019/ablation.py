@@ -12,6 +12,7 @@ from typing import NamedTuple, Self
 import numpy as np
 from numpy.typing import NDArray
 
+from unweave.core.hints import join_words
 from unweave.data import Pinwheel
 from unweave.latents import GaussianMixture
 from unweave.studies.drawing import Values
@@ -253,5 +254,4 @@ def nearest_gaussian() -> float:
 
 def listed(weights: Sequence[float]) -> str:
     """Write weights as text: 8, 20 and 100."""
-    *others, last = (f"{weight:g}" for weight in weights)
-    return " and ".join([", ".join(others), last] if others else [last])
+    return join_words([f"{weight:g}" for weight in weights])
