@@ -54,13 +54,10 @@ class Windows:
 
     def get(self, epoch: int, start: int, stop: int) -> Window:
         """Return the rows at places start to stop of an epoch; wait until they are read."""
-        return self._submit(epoch, start, stop).result()
+        return self.ahead(epoch, start, stop).result()
 
-    def ahead(self, epoch: int, start: int, stop: int) -> None:
+    def ahead(self, epoch: int, start: int, stop: int) -> Future[Window]:
         """Start reading the rows at places start to stop of an epoch."""
-        self._submit(epoch, start, stop)
-
-    def _submit(self, epoch: int, start: int, stop: int) -> Future[Window]:
         key = (epoch, start, stop)
         with self._lock:
             if key not in self._windows:
