@@ -6,8 +6,6 @@ nats, summed over all values of an observation, normaliser included. To write on
 `BaseLikelihood` and write `__call__`.
 """
 
-from __future__ import annotations
-
 import math
 from abc import ABC, abstractmethod
 from dataclasses import dataclass

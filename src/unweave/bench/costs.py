@@ -1,14 +1,12 @@
 """How long a study takes on workers that may be preempted: a model, and a simulation of it."""
 
-from __future__ import annotations
-
 import heapq
 import math
 import random
 from collections import deque
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import NamedTuple, Self
 
 from unweave.core.pace import pause
 
@@ -28,7 +26,7 @@ class StepTime(NamedTuple):
     each: float
 
     @classmethod
-    def fit(cls, few: int, fast: float, many: int, slow: float) -> StepTime:
+    def fit(cls, few: int, fast: float, many: int, slow: float) -> Self:
         """Fit two measured steps, of few runs and of many; the latter counts as no faster."""
         each = max(0.0, slow - fast) / (many - few) if many > few else fast / few
         if each * few > fast:  # many are slower than one after the other

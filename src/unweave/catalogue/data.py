@@ -13,6 +13,7 @@ import torch
 from unweave.catalogue import introduction
 from unweave.core import spec
 from unweave.core.bibliography import cited, entries
+from unweave.core.hints import join_words
 from unweave.core.text import markdown_table
 from unweave.data import MISSING, Arrays, Data, Dataset, Folder, InMemory, Published, PublishedSpec
 from unweave.data.published.base import About
@@ -46,7 +47,7 @@ def page(pictures: str | None = None) -> str:
     ]
     alone = [each.title for each in about.values() if len(_sites(each)) == 1]
     text = introduction("data").format(
-        alone=f"{', '.join(alone[:-1])} and {alone[-1]}", pictures=_PICTURES if pictures else ""
+        alone=join_words(alone), pictures=_PICTURES if pictures else ""
     )
     return "\n".join([text, listed, *sections])
 
@@ -92,8 +93,7 @@ def _count_missing(dataset: Dataset) -> list[int]:
     if dataset.lattice is not None:
         return [0] * len(dataset.factor_names)
     factors = dataset.factors(torch.arange(dataset.size))
-    counts: list[int] = (factors == MISSING).sum(0).tolist()
-    return counts
+    return (factors == MISSING).sum(0).tolist()
 
 
 def published() -> dict[str, type[PublishedSpec]]:

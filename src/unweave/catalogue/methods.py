@@ -10,6 +10,7 @@ from typing import Any, NamedTuple, get_type_hints
 from unweave.catalogue import introduction
 from unweave.catalogue.fields import choices, one_line_each, spec_fields, table
 from unweave.core.bibliography import cited, entries_for, entry_field
+from unweave.core.groups import grouped
 from unweave.core.hints import nearest
 from unweave.core.spec import lane_fields, members
 from unweave.core.text import markdown_table
@@ -150,14 +151,12 @@ def _listing(listed: list[Method]) -> str:
 
 def _refused(reasons_by_cell: dict[str, dict[str, str | None]]) -> str:
     """Return the refused combinations: methods and latent spaces by reason."""
-    spaces: dict[tuple[str, str], list[str]] = {}  # by method and reason
-    for name, cells in reasons_by_cell.items():
-        for space, reason in cells.items():
-            if reason:
-                why = re.sub(r", and [\w ]+ is \w+$", "", reason)
-                spaces.setdefault((name, why), []).append(space)
-    rows: dict[tuple[str, str], list[str]] = {}
-    for (name, why), refused in spaces.items():
-        rows.setdefault((", ".join(refused), why), []).append(name)
+    spaces = grouped(
+        ((name, re.sub(r", and [\w ]+ is \w+$", "", reason)), space)
+        for name, cells in reasons_by_cell.items()
+        for space, reason in cells.items()
+        if reason
+    )
+    rows = grouped(((", ".join(refused), why), name) for (name, why), refused in spaces.items())
     head = ["method", "refuses", "because"]
     return markdown_table(head, [["; ".join(n), *key] for key, n in rows.items()])

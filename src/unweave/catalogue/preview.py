@@ -143,8 +143,7 @@ def _on_lattice(dataset: Dataset, lattice: Lattice) -> list[FactorTraversal]:
 
 def _spaced(count: int) -> Ints:
     """Return some of the classes 0..count-1, evenly spaced, with both ends."""
-    places: Ints = torch.linspace(0, count - 1, min(count, _COLUMNS)).round().long().numpy()
-    return places
+    return torch.linspace(0, count - 1, min(count, _COLUMNS)).round().long().numpy()
 
 
 def _ends(dataset: Dataset, column: int, classes: Ints) -> str:

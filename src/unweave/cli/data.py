@@ -15,6 +15,7 @@ from unweave.cli.options import (
     DeviceOption,
     FeaturesOption,
     OverwriteOption,
+    RunArgument,
     SelectOption,
     StoreOption,
 )
@@ -191,9 +192,7 @@ def preview_command(
 
 @data_app.command(name="features")
 def features_command(
-    name: Annotated[
-        str, typer.Argument(help="A run, given by digest, start of a digest, or folder.")
-    ],
+    name: RunArgument,
     classes: Annotated[
         int, typer.Option(min=2, help="Number of classes per latent dimension.")
     ] = 5,

@@ -1,7 +1,5 @@
 """Adapters of pydantic, each built once."""
 
-from __future__ import annotations
-
 import functools
 from collections.abc import Callable
 from typing import Any

@@ -1,7 +1,5 @@
 """Build a spec from assignments such as `objective.gamma=35`, as on the command line."""
 
-from __future__ import annotations
-
 import dataclasses
 import json
 import sys

@@ -1,7 +1,5 @@
 """The bibliography, `references.bib`, and the entries that a run cites."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterable
 from importlib.resources import files

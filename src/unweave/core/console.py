@@ -1,12 +1,10 @@
 """The consoles that commands print to, and the layout of their tables."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterable, Sequence
 from itertools import zip_longest
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Self
 
 from rich.cells import cell_len, chop_cells
 from rich.console import Console
@@ -108,7 +106,7 @@ class _Column(NamedTuple):
     shortest: int  # width to which it shrinks if it is the only other one beside the names
 
     @classmethod
-    def of(cls, lines: list[str], is_name: bool) -> _Column:
+    def of(cls, lines: list[str], is_name: bool) -> Self:
         heading, *cells = lines
         head, natural = _longest_piece(heading, True), max(map(_length, lines))
         if not is_name and all(map(_is_number, cells)):

@@ -1,7 +1,5 @@
 """Names of hardware."""
 
-from __future__ import annotations
-
 import torch
 
 

@@ -8,8 +8,6 @@ A folder may have a *fence*: a check that is made before a file in it is replace
 that raises an error if this process may not do that any more.
 """
 
-from __future__ import annotations
-
 import errno
 import io
 import json

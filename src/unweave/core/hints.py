@@ -1,7 +1,5 @@
 """Words of messages: hints at the valid names nearest to a wrong one, paths, counted nouns."""
 
-from __future__ import annotations
-
 import difflib
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
@@ -79,14 +77,14 @@ def nearest(name: object, valid: Iterable[str], most_listed: int = MOST_LISTED) 
     return f"{hint}{near}{there} are {len(choices):,} choices{first}."
 
 
-def one_of(choices: Sequence[str]) -> str:
-    """Join alternatives.
+def join_words(words: Sequence[str], conjunction: str = "and") -> str:
+    """Join words by commas, and the last one by a conjunction.
 
-    >>> one_of(["a", "b", "c"]), one_of(["a"])
-    ('a, b or c', 'a')
+    >>> join_words(["a", "b", "c"]), join_words(["a", "b"], "or"), join_words(["a"])
+    ('a, b and c', 'a or b', 'a')
     """
-    *others, last = choices
-    return f"{', '.join(others)} or {last}" if others else last
+    *others, last = words
+    return f"{', '.join(others)} {conjunction} {last}" if others else last
 
 
 def near_paths(path: str | Path) -> list[str]:

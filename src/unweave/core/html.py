@@ -1,7 +1,5 @@
 """Small pieces of HTML for notebooks; colours follow the notebook's, light or dark."""
 
-from __future__ import annotations
-
 import dataclasses
 import math
 from collections.abc import Iterable, Sequence

@@ -4,8 +4,6 @@ With three to five seeds a percentile bootstrap is far too narrow: its 95% inter
 the true mean of three normal values in about 75% of cases, Student's in 95%.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 from typing import NamedTuple

@@ -5,8 +5,6 @@ a type checker takes for exported. A package that loads its names when they are 
 imports in a stub, `__init__.pyi`, which says which module each name comes from.
 """
 
-from __future__ import annotations
-
 import ast
 import sys
 from collections.abc import Callable

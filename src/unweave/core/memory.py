@@ -1,7 +1,5 @@
 """Available memory, and errors that say it is used up."""
 
-from __future__ import annotations
-
 import contextlib
 import math
 import os

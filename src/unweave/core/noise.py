@@ -51,14 +51,12 @@ Studies of papers have paths of their own. Distributions draw from streams named
 "gaussian", "gumbel" or "laplace".
 """
 
-from __future__ import annotations
-
 import math
 import zlib
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import partial
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Self
 
 import numpy as np
 import torch
@@ -209,7 +207,7 @@ class Noise(NamedTuple):
     path: str = ""
     device: torch.device | str | None = None
 
-    def fold(self, name: str) -> Noise:
+    def fold(self, name: str) -> Self:
         """Return the source with a longer path, whose streams are independent of all others."""
         return self._replace(path=f"{self.path}/{name}")
 

@@ -1,7 +1,5 @@
 """Warnings and notes for the user: capture those of a call, and print them once each."""
 
-from __future__ import annotations
-
 import logging
 import warnings
 from collections.abc import Callable, Iterable, Iterator

@@ -1,7 +1,5 @@
 """Optimisers as frozen values; their step is a function of explicit state."""
 
-from __future__ import annotations
-
 from typing import Annotated, Literal
 
 from pydantic import Field, PositiveFloat

@@ -1,7 +1,5 @@
 """Use several cores: how many there are, and a function mapped over items on all of them."""
 
-from __future__ import annotations
-
 import multiprocessing
 import os
 import signal

@@ -9,8 +9,6 @@ found if its module is already imported, or if an installed package announces it
 of the group "unweave".
 """
 
-from __future__ import annotations
-
 import dataclasses
 import importlib
 import inspect
@@ -26,7 +24,7 @@ from contextvars import ContextVar
 from importlib.metadata import EntryPoint, entry_points
 from pathlib import Path
 from types import ModuleType, UnionType
-from typing import Annotated, Any, Union, get_args, get_origin
+from typing import Annotated, Any, Self, Union, get_args, get_origin
 
 from pydantic import BaseModel, Field, GetCoreSchemaHandler, TypeAdapter
 from pydantic_core import CoreSchema, PydanticSerializationError, core_schema
@@ -51,7 +49,7 @@ class MissingPart(ValueError):
     """Parts of a stored run are defined in modules that are not imported."""
 
     @classmethod
-    def of(cls, names: Sequence[str]) -> MissingPart:
+    def of(cls, names: Sequence[str]) -> Self:
         """Name all parts that are missing, and their modules."""
         modules = list(dict.fromkeys(name.partition(":")[0] for name in names))
         what = "is a part" if len(names) == 1 else "are parts"

@@ -1,7 +1,5 @@
 """Name a process so that others, also on other machines, can tell whether it has ended."""
 
-from __future__ import annotations
-
 import os
 import re
 import socket
@@ -11,7 +9,7 @@ import zlib
 from contextlib import suppress
 from functools import cache
 from pathlib import Path
-from typing import NamedTuple
+from typing import NamedTuple, Self
 
 
 class Process(NamedTuple):
@@ -30,7 +28,7 @@ class Process(NamedTuple):
         return "-".join(map(str, self))
 
     @classmethod
-    def parse(cls, text: str) -> Process:
+    def parse(cls, text: str) -> Self:
         """Read what `str` returned; raise a ValueError for any other text."""
         host, machine, pid, started = text.rsplit("-", 3)
         return cls(host, machine, int(pid), int(started))

@@ -1,7 +1,5 @@
 """Show progress: bars on a terminal or in a notebook, otherwise a line now and then."""
 
-from __future__ import annotations
-
 import importlib
 import time
 from collections.abc import Iterable, Mapping, Sequence

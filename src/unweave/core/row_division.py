@@ -13,8 +13,6 @@ and the mean over processes is its own. Second derivatives, as in a gradient pen
 Nothing here does anything outside `divided_rows`.
 """
 
-from __future__ import annotations
-
 import contextlib
 import functools
 from collections.abc import Callable, Iterator

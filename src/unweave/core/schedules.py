@@ -4,8 +4,6 @@ A constant weight is a plain number. `Weight` is the type of all weights of obje
 differ only in weights train together.
 """
 
-from __future__ import annotations
-
 import math
 from abc import ABC, abstractmethod
 from typing import Annotated, Any, Literal

@@ -3,8 +3,6 @@
 This module is imported before anything that takes long, and needs only the standard library.
 """
 
-from __future__ import annotations
-
 import os
 import signal
 from collections.abc import Iterator

@@ -10,8 +10,6 @@ True
 10
 """
 
-from __future__ import annotations
-
 import dataclasses
 import functools
 import hashlib

@@ -1,7 +1,5 @@
 """Numbers as arguments of public functions, and columns of tensors."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 import torch

@@ -4,8 +4,6 @@ Nothing else in the package may write such text: terminals obey escape sequences
 misled by characters that reverse the direction of writing, and spreadsheets run formulas.
 """
 
-from __future__ import annotations
-
 import csv
 import io
 import json

@@ -3,8 +3,6 @@
 Commands read this before anything else, so it needs only the standard library.
 """
 
-from __future__ import annotations
-
 import os
 from datetime import timedelta
 

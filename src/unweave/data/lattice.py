@@ -7,12 +7,10 @@
 tensor([[1, 1]])
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Literal, get_args
+from typing import Literal, Self, get_args
 
 import torch
 from torch import Tensor
@@ -54,7 +52,7 @@ class Factor:
         self._check_length("labels", self.labels)
 
     @classmethod
-    def from_labels(cls, name: str, labels: tuple[str | float, ...]) -> Factor:
+    def from_labels(cls, name: str, labels: tuple[str | float, ...]) -> Self:
         """Return a factor whose labels are numbers, its values, or text, the names of its classes.
 
         >>> Factor.from_labels("colour", ("blue", "red")).kind

@@ -44,8 +44,7 @@ def split_rows(
 
 
 def _order(count: int) -> NDArray[np.int64]:
-    order: NDArray[np.int64] = Noise(0, 0, "parts", "cpu").permutation(count, "order").numpy()
-    return order
+    return Noise(0, 0, "parts", "cpu").permutation(count, "order").numpy()
 
 
 def _places(split: DataSplit, count: int, noun: str, trained: int = 0) -> slice:

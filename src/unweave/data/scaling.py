@@ -1,10 +1,8 @@
 """Scale values from a user's units to those that networks see, and back."""
 
-from __future__ import annotations
-
 import math
 from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, Self
 
 import numpy as np
 import torch
@@ -90,7 +88,7 @@ class Scaling:
         """The difference in the user's units that becomes 1; 0 for what is constant."""
         return tuple(1 / unit if unit else 0.0 for unit in self.unit)
 
-    def close_to(self, other: Scaling) -> bool:
+    def close_to(self, other: Self) -> bool:
         """Return whether a scaling is the same up to rounding errors of sums over the data."""
         return (
             self.method == other.method

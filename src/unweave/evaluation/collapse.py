@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from unweave.core.hints import one_of
+from unweave.core.hints import join_words
 from unweave.core.schedules import Schedule, at
 from unweave.data import Dataset
 from unweave.evaluation.unfinished import unfinished
@@ -51,4 +51,4 @@ def advice(run: Run, dataset: Dataset, measures: Sequence[Row] = ()) -> str:
         why = f"; {usual:,} are usual for data of this size"
     more = f"more steps (it had {run.steps:,}{why})"
     tries = [more, *tries] if why else [*tries, more]
-    return f"Try {one_of(tries)}."
+    return f"Try {join_words(tries, 'or')}."

@@ -1,7 +1,5 @@
 """Recognise a run that stopped while its held-out loss was still falling."""
 
-from __future__ import annotations
-
 import dataclasses
 from collections.abc import Callable, Sequence
 from typing import NamedTuple

@@ -1,7 +1,5 @@
 """Where runs are trained: on this machine, on a Ray cluster, or on a Slurm cluster."""
 
-from __future__ import annotations
-
 import re
 from typing import Annotated, cast
 

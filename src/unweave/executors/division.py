@@ -1,7 +1,5 @@
 """How many runs to train in a task, and how long tasks take."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 

@@ -1,7 +1,5 @@
 """Drive workers: submit tasks, check the store, resubmit lost tasks, and stop cleanly."""
 
-from __future__ import annotations
-
 import abc
 import importlib
 import json

@@ -12,6 +12,7 @@ import sys
 import tempfile
 import threading
 from collections.abc import Hashable, Iterable, Iterator, Sequence, Set
+from contextlib import AbstractContextManager
 from typing import Any, Literal
 
 import torch
@@ -76,14 +77,9 @@ class Local(RemoteExecutor):
         """Score in this process, or in one for each device."""
         yield from super().score(task) if self.is_remote(task.device) else [task.run()]
 
-    @contextlib.contextmanager
-    def open(self, device: str, store: str) -> Iterator[Pool]:
+    def open(self, device: str, store: str) -> AbstractContextManager[Pool]:
         """Start a process for each device when it gets its first task."""
-        pool = LocalPool(self.devices(device))
-        try:
-            yield pool
-        finally:
-            pool.close()
+        return contextlib.closing(LocalPool(self.devices(device)))
 
 
 class LocalPool:

@@ -1,7 +1,5 @@
 """The places where a pool has workers, and which of them to avoid because tasks die there."""
 
-from __future__ import annotations
-
 import time
 from collections.abc import Hashable, Set
 from typing import Protocol

@@ -1,7 +1,5 @@
 """Train on a Ray cluster."""
 
-from __future__ import annotations
-
 import contextlib
 import json
 import math

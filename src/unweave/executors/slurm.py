@@ -1,7 +1,5 @@
 """Train on a Slurm cluster, through submitit."""
 
-from __future__ import annotations
-
 import contextlib
 import json
 import logging
@@ -13,7 +11,8 @@ import shutil
 import signal
 import subprocess
 import time
-from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence, Set
+from collections.abc import Hashable, Iterable, Mapping, Sequence, Set
+from contextlib import AbstractContextManager
 from pathlib import Path
 from types import FrameType
 from typing import Annotated, Any, ClassVar, Literal
@@ -100,15 +99,10 @@ class Slurm(RemoteExecutor):
                 "of the cluster, or try it with --on slurm:cluster=local"
             )
 
-    @contextlib.contextmanager
-    def open(self, device: str, store: str) -> Iterator[Pool]:
+    def open(self, device: str, store: str) -> AbstractContextManager[Pool]:
         """Prepare to submit jobs, and say at the end which of them go on without this command."""
         executor = self._executor(store)
-        pool = ArrayJobs(executor, self, device, Path(executor.folder))
-        try:
-            yield pool
-        finally:
-            pool.close()
+        return contextlib.closing(ArrayJobs(executor, self, device, Path(executor.folder)))
 
     def _executor(self, store: str) -> Any:
         submitit = import_engine("submitit", "slurm")

@@ -1,7 +1,5 @@
 """Show the progress of workers, as recorded in the store."""
 
-from __future__ import annotations
-
 import time
 from collections.abc import Mapping, Sequence
 from typing import Self

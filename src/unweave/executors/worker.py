@@ -4,8 +4,6 @@
 each with a line. It ends with the process that started it, after saving what it trains.
 """
 
-from __future__ import annotations
-
 import contextlib
 import functools
 import io
@@ -21,7 +19,7 @@ import time
 import traceback
 from collections.abc import Iterable, Iterator
 from pathlib import Path
-from typing import Any, Literal, NamedTuple, TextIO, cast
+from typing import Any, Literal, NamedTuple, Self, TextIO, cast
 
 import unweave
 from unweave.core import files
@@ -78,7 +76,7 @@ class Ended(NamedTuple):
         return f"{self.text} (on {self.host})" if self.host and self.text else self.text
 
     @classmethod
-    def read(cls, reply: str) -> Ended:
+    def read(cls, reply: str) -> Self:
         """Read what `work` returned."""
         return cls(*json.loads(reply))
 

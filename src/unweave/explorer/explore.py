@@ -14,7 +14,7 @@ from unweave.evaluation.loading import loader, loader_like
 from unweave.evaluation.model import FittedModel
 from unweave.explorer.library import MOST_OPEN, Library
 from unweave.explorer.model_data import model_bundle
-from unweave.explorer.server import ExplorerServer, ServedContent
+from unweave.explorer.server import ExplorerServer
 from unweave.explorer.share import as_list, check_ready, page_title, shared_page
 from unweave.explorer.sources import LoadedRun, StoredRun, StoredRuns
 from unweave.training.remote_stores import store_root
@@ -98,7 +98,7 @@ def _library(models: Sequence[FittedModel], watch: bool) -> Library:
         else LoadedRun(model)
         for model in models
     ]
-    return Library(lambda: sources, _build, page_title(models), watch=watch)
+    return Library(lambda: sources, model_bundle, page_title(models), watch=watch)
 
 
 def store_library(
@@ -111,18 +111,14 @@ def store_library(
     place, read = Store(store_root(store)), load or loader()
     named = [StoredRun(RunFolder(path), read) for path in place.find_all(names)]
     find, first = (lambda: named, MOST_OPEN) if named else (StoredRuns(place.root, read), -1)
-    library = Library(find, _build, f"{place.root.resolve().name} · unweave", first, watch)
+    library = Library(find, model_bundle, f"{place.root.resolve().name} · unweave", first, watch)
     if not library.read().manifest.runs and not watch:
         shown = files.disk.name(place.root)
         raise ValueError(f"{shown} contains no runs to explore; train one with `unweave train`")
     return library
 
 
-def _build(model: FittedModel, name: str) -> bytes:
-    return model_bundle(model, name=name)
-
-
-def serve(content: ServedContent, port: int, open_browser: bool) -> None:
+def serve(content: Library, port: int, open_browser: bool) -> None:
     """Show a page until Ctrl-C."""
     check_ready()
     with ExplorerServer(content, port) as server:

@@ -49,11 +49,11 @@ _RGB = ("red", "green", "blue", "opacity")
 
 def model_bundle(
     model: FittedModel,
+    name: str = "",
     *,
     rows: int = 10_000,
     thumbnails: int = 2_000,
     embedding: Method | None = None,
-    name: str = "",
     seed: int = 0,
 ) -> bytes:
     """Return the bundle that the explorer opens for a model.
@@ -62,10 +62,10 @@ def model_bundle(
 
     Args:
         model: the trained model.
+        name: what tells the model from others; by default its objective and seed.
         rows: observations of the data to encode, all if there are fewer.
         thumbnails: how many of them have a thumbnail, or their values.
         embedding: also place codes in a plane by UMAP or PaCMAP, extra packages.
-        name: what tells the model from others; by default its objective and seed.
         seed: of the choice of rows and of the embedding.
     """
     return bundle(model_data(model, rows, thumbnails, embedding, name, seed))
@@ -281,8 +281,7 @@ def _error(model: FittedModel, index: NDArray[Any], means: NDArray[Any]) -> NDAr
 
 def _coarse(samples: Tensor) -> Array:
     """Round samples to three digits, which halves their size and suffices for contours."""
-    rounded: Array = samples.bfloat16().float().numpy()
-    return rounded
+    return samples.bfloat16().float().numpy()
 
 
 def _drawn(analysis: Analysis, start: int, colours: ColourMap | None) -> list[Drawn]:

@@ -1,7 +1,5 @@
 """The page: the application, a manifest of runs and the bundles of models in one HTML file."""
 
-from __future__ import annotations
-
 import base64
 import hashlib
 import re
@@ -9,7 +7,7 @@ from collections.abc import Mapping
 from functools import cache
 from importlib.resources import files
 from importlib.resources.abc import Traversable
-from typing import NamedTuple
+from typing import NamedTuple, Self
 
 import numpy as np
 from markupsafe import Markup
@@ -44,7 +42,7 @@ class App(NamedTuple):
     wasm: str
 
     @classmethod
-    def read(cls, folder: Traversable) -> App:
+    def read(cls, folder: Traversable) -> Self:
         """Read the files of a folder, escaped so that they cannot end the element they are in."""
         try:
             script = (folder / "explorer.js").read_text("utf-8")

@@ -12,7 +12,7 @@ import socketserver
 import threading
 import traceback
 from http import HTTPStatus
-from typing import Any, Protocol
+from typing import Any
 
 from unweave.core.console import err
 from unweave.core.notes import print_notes
@@ -25,6 +25,7 @@ from unweave.explorer.http_messages import (
     close_gently,
     read_request,
 )
+from unweave.explorer.library import Library
 from unweave.explorer.page import policy
 from unweave.explorer.paths import without_paths
 
@@ -42,19 +43,6 @@ _HEADERS = {
 }
 
 
-class ServedContent(Protocol):
-    """The page, the manifest and the bundles that the server sends."""
-
-    def page(self) -> bytes:
-        """Return the page as HTML."""
-
-    def manifest(self, known: str = "") -> tuple[str, bytes]:
-        """Return the tag of the manifest, and as JSON what has changed since a `known` one."""
-
-    def bundle(self, run: str) -> bytes:
-        """Return the bundle of a run; raise `NotFound` if there is no such run."""
-
-
 class ExplorerServer(socketserver.ThreadingTCPServer):
     """Serves a page and its models, in a thread a connection.
 
@@ -67,7 +55,7 @@ class ExplorerServer(socketserver.ThreadingTCPServer):
     allow_reuse_address = os.name == "posix"  # elsewhere another process could take the port
     request_queue_size = _MOST_CONNECTIONS
 
-    def __init__(self, content: ServedContent, port: int = 0) -> None:
+    def __init__(self, content: Library, port: int = 0) -> None:
         self.content = content
         self._free = threading.BoundedSemaphore(_MOST_CONNECTIONS)
         try:

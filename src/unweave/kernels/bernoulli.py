@@ -96,5 +96,4 @@ class BernoulliLogProb(Function):
 
 def bernoulli_log_prob(logits: Tensor, x: Tensor) -> Tensor:
     """Return log p(x) (B,) of images (B, *shape) with Bernoulli pixels of the given logits."""
-    log_prob: Tensor = BernoulliLogProb.apply(logits, x)  # type: ignore[no-untyped-call]
-    return log_prob
+    return BernoulliLogProb.apply(logits, x)  # type: ignore[no-untyped-call]

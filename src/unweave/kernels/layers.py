@@ -229,5 +229,4 @@ def convolve(
     """
     if torch.is_autocast_enabled(x.device.type):
         x = x.to(torch.get_autocast_dtype(x.device.type))
-    y: Tensor = Convolution.apply(x, weight, bias, bias_below, transposed, activate, deferred)  # type: ignore[no-untyped-call]
-    return y
+    return Convolution.apply(x, weight, bias, bias_below, transposed, activate, deferred)  # type: ignore[no-untyped-call]

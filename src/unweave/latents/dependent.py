@@ -4,10 +4,9 @@ The parts of such a prior are the marginals p(z_b), so code that reads one block
 right distribution. Only the joint density, samples and the rate use the dependence.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import Self
 
 import torch
 import torch.nn.functional as F
@@ -84,7 +83,7 @@ class DependentJoint(Joint):
         link = self.links[name]
         return link.rate(q.parts[link.given], q.parts[name])
 
-    def with_hard_samples(self) -> DependentJoint:
+    def with_hard_samples(self) -> Self:
         links = {name: replace(link, hard=True) for name, link in self.links.items()}
         return replace(self, parts=super().with_hard_samples().parts, links=links)
 

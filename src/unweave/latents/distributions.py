@@ -206,8 +206,7 @@ class Squashed(IndependentColumns):
             return distance.square()
 
         variance = expectation(deviation, self.base.loc, self.base.stddev, (-math.inf, math.inf))
-        stddev: Tensor = (self.high - self.low) * variance.sqrt()
-        return stddev
+        return (self.high - self.low) * variance.sqrt()
 
     def rsample(self, noise: Noise, shape: Sequence[int] = ()) -> Tensor:
         """Draw u and squash it."""

@@ -1,10 +1,8 @@
 """The Gaussian block, with a fixed or learned prior covariance."""
 
-from __future__ import annotations
-
 import dataclasses
 import math
-from typing import Literal
+from typing import Literal, Self
 
 import torch
 from pydantic import PositiveFloat, model_validator
@@ -78,7 +76,7 @@ class Gaussian(ClosedFormRateBlock):
     finite_variance = True
 
     @model_validator(mode="after")
-    def _check(self) -> Gaussian:
+    def _check(self) -> Self:
         if isinstance(self.variances, tuple) and len(self.variances) != self.size:
             raise ValueError(
                 f"expected one variance for each of the {self.size} columns, got "
@@ -110,7 +108,7 @@ class Gaussian(ClosedFormRateBlock):
         learned = LearnedVariances if self.learn == "variances" else LearnedCovariance
         return learned(self._variances)
 
-    def resolve(self, spectrum: Spectrum) -> Gaussian:
+    def resolve(self, spectrum: Spectrum) -> Self:
         """Replace `variances="pca"` by the principal variances of the data."""
         if self.variances != "pca":
             return self
@@ -140,7 +138,7 @@ class Gaussian(ClosedFormRateBlock):
         half = 0.5 * math.log(positive(beta))
         return sum((1 - beta) * (HALF_LOG_2PI + 0.5 * math.log(v)) - half for v in self._variances)
 
-    def annealed(self, beta: float) -> Gaussian:
+    def annealed(self, beta: float) -> Self:
         """Return p(z)^beta / F_beta = N(0, diag(variances) / beta)."""
         return dataclasses.replace(
             self, variances=tuple(v / positive(beta) for v in self._variances)

@@ -1,10 +1,8 @@
 """Blocks with independent columns that are not normal: Student-t, sparse, Laplace, uniform."""
 
-from __future__ import annotations
-
 import dataclasses
 import math
-from typing import Annotated, Literal
+from typing import Annotated, Literal, Self
 
 import torch
 import torch.nn.functional as F
@@ -62,7 +60,7 @@ class StudentT(FactorisedBlock):
         """Compute log F_beta = D [beta log c - log c'], c' the peak of the annealed prior."""
         return self.size * (beta * self._log_peak - self.annealed(beta)._log_peak)
 
-    def annealed(self, beta: float) -> StudentT:
+    def annealed(self, beta: float) -> Self:
         """Return p(z)^beta / F_beta: df' = beta (df + 1) - 1, scale' = scale sqrt(df / df')."""
         df = positive(beta) * (self.df + 1) - 1
         if df <= 0:
@@ -149,7 +147,7 @@ class Laplace(FactorisedBlock):
         """Compute log F_beta = D ((1 - beta) log 2 scale - log beta)."""
         return self.size * ((1 - beta) * math.log(2 * self.scale) - math.log(positive(beta)))
 
-    def annealed(self, beta: float) -> Laplace:
+    def annealed(self, beta: float) -> Self:
         """Return p(z)^beta / F_beta = Laplace(scale / beta)."""
         return dataclasses.replace(self, scale=self.scale / positive(beta))
 
@@ -171,7 +169,7 @@ class Uniform(FixedPriorBlock):
     kind: Literal["uniform"] = tag("uniform")
 
     @model_validator(mode="after")
-    def _check(self) -> Uniform:
+    def _check(self) -> Self:
         if not self.low < self.high:
             raise ValueError(f"expected low < high, got low={self.low} and high={self.high}")
         return self
@@ -223,7 +221,7 @@ class Uniform(FixedPriorBlock):
         """Compute log F_beta = D (1 - beta) log(high - low)."""
         return (1 - positive(beta)) * self.entropy()
 
-    def annealed(self, beta: float) -> Uniform:
+    def annealed(self, beta: float) -> Self:
         """Return p(z)^beta / F_beta, which is p(z) itself."""
         positive(beta)
         return self

@@ -188,5 +188,4 @@ def purities(importances: Floats) -> Floats:
     logarithm = np.log(p, out=np.zeros_like(p), where=p > 0)
     entropy = -(p * logarithm).sum(1) / np.log(max(2, importances.shape[1]))
     # Rounding can make equal importances slightly negative.
-    pure: Floats = np.where(total > 0, np.maximum(1 - entropy, 0.0), 0.0)
-    return pure
+    return np.where(total > 0, np.maximum(1 - entropy, 0.0), 0.0)

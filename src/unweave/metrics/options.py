@@ -279,8 +279,7 @@ class _Call:
 
 
 def _take(values: ArrayLike, rows: Ints) -> ArrayLike:
-    taken: ArrayLike = np.asarray(values)[rows]
-    return taken
+    return np.asarray(values)[rows]
 
 
 _warned: ContextVar[bool] = ContextVar("warned", default=False)

@@ -1,8 +1,6 @@
 """SAP, separated attribute predictability."""
 
-from __future__ import annotations
-
-from typing import Literal, NamedTuple
+from typing import Literal, NamedTuple, Self
 
 import numpy as np
 
@@ -188,7 +186,7 @@ class _CumulatedSums(NamedTuple):
     start: Ints  # (C + 1,) where each class begins in this order
 
     @classmethod
-    def of(cls, x: Floats, labels: Ints, classes: int) -> _CumulatedSums:
+    def of(cls, x: Floats, labels: Ints, classes: int) -> Self:
         powers = np.stack([np.ones_like(x), x, x * x], 1)
         order = np.argsort(labels, kind="stable")
         return cls(

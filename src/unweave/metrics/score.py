@@ -1,10 +1,8 @@
 """Scores: the values of metrics, with what is needed to interpret them."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 from markupsafe import Markup
@@ -108,7 +106,7 @@ class Score:
         return plain | {"matrix": matrix, "interval": self.interval and list(self.interval)}
 
     @classmethod
-    def from_json(cls, content: Mapping[str, Any]) -> Score:
+    def from_json(cls, content: Mapping[str, Any]) -> Self:
         """Read a score that `to_json` wrote."""
         matrix, interval = content["matrix"], content.get("interval")
         array = None if matrix is None else np.array(matrix)
@@ -175,7 +173,7 @@ class Scores(dict[str, Score]):
         return {key: score.to_json() for key, score in self.items()}
 
     @classmethod
-    def from_json(cls, content: Mapping[str, Any]) -> Scores:
+    def from_json(cls, content: Mapping[str, Any]) -> Self:
         """Read scores that `to_json` wrote."""
         return cls({key: Score.from_json(each) for key, each in content.items()})
 

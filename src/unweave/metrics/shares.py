@@ -35,8 +35,7 @@ class FactorShares(NamedTuple):
         The rows of an independent factor are exchangeable, so the probability that any code is
         above chance for it is at most 1 / (S + 1) = 0.01 for the S = 99 shuffles.
         """
-        above: Bools = self.values > self.chance + ROUNDING
-        return above
+        return self.values > self.chance + ROUNDING
 
 
 @check_arguments

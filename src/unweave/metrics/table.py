@@ -1,13 +1,11 @@
 """The table that metrics read: an encoded dataset with its true factors."""
 
-from __future__ import annotations
-
 import os
 from collections.abc import Sequence
 from dataclasses import dataclass, field, fields, replace
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -122,7 +120,7 @@ class Table:
         return continuous_factors(self.merged_factors, self.continuous, self.factor_names)
 
     @cached_property
-    def labelled(self) -> Table:
+    def labelled(self) -> Self:
         """The factors with at least half of their labels, and the rows that have all of these."""
         missing = np.isnan(self.factors)
         if not missing.any():
@@ -220,7 +218,7 @@ class Table:
         *,
         codes_key: str = "",
         factors_key: str = "",
-    ) -> Table:
+    ) -> Self:
         """Read the table that `save` wrote, or codes and factors from other files.
 
         An .npz file has arrays with the names of the attributes. Codes and factors may also be in

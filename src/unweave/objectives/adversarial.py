@@ -1,10 +1,8 @@
 """InfoGAN and InfoWGAN-GP: a generator, a critic of images, and a recogniser of codes."""
 
-from __future__ import annotations
-
 from abc import abstractmethod
 from collections.abc import Callable
-from typing import Annotated, ClassVar, Literal
+from typing import Annotated, ClassVar, Literal, Self
 
 import torch
 import torch.nn.functional as F
@@ -197,7 +195,7 @@ class InfoWGANGP(AdversarialObjective):
     also_cites: ClassVar[tuple[str, ...]] = ("Gulrajani2017",)
 
     @model_validator(mode="after")
-    def _check(self) -> InfoWGANGP:
+    def _check(self) -> Self:
         if self.network.norm != "layer":
             raise ValueError(
                 "expected network.norm=layer, got batch: a gradient penalty needs each image "

@@ -4,11 +4,9 @@ To write one, subclass `Divergence` and write `value`. A divergence with a criti
 critic and its update.
 """
 
-from __future__ import annotations
-
 from abc import ABC, abstractmethod
 from types import MappingProxyType
-from typing import Annotated, ClassVar, Literal
+from typing import Annotated, ClassVar, Literal, Self
 
 import torch
 import torch.nn.functional as F
@@ -137,7 +135,7 @@ class MMD(Divergence):
     nats: ClassVar[bool] = False
 
     @model_validator(mode="after")
-    def _check(self) -> MMD:
+    def _check(self) -> Self:
         if self.scales is not None and self.constants is not None:
             raise ValueError("expected scales or constants of the kernel, got both; use one")
         return self

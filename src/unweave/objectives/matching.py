@@ -1,9 +1,7 @@
 """Objectives that match the aggregate posterior q(z), or its moments, to the prior p(z)."""
 
-from __future__ import annotations
-
 from abc import abstractmethod
-from typing import ClassVar, Literal
+from typing import ClassVar, Literal, Self
 
 from pydantic import model_validator
 from torch import Tensor
@@ -123,7 +121,7 @@ class InfoVAE(MatchingObjective):
     kind: Literal["info-vae"] = tag("info-vae")
 
     @model_validator(mode="after")
-    def _check(self) -> InfoVAE:
+    def _check(self) -> Self:
         alpha, lam = self.alpha, self.lam
         if isinstance(alpha, float) and isinstance(lam, float) and alpha + lam < 1:
             raise ValueError(

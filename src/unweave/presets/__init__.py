@@ -4,12 +4,10 @@ A paper is one module with `PRESETS`. `preset("kim2018/shapes2d-factor-vae")` re
 `unweave presets` lists them.
 """
 
-import difflib
-from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
-from unweave.core.hints import nearest
+from unweave.core.hints import nearest, suggestion
 from unweave.core.lazy import public_names
 from unweave.core.spec import to_json
 from unweave.presets import esmaeili2019, kim2018, mathieu2018, mathieu2019, sikka2019
@@ -29,7 +27,7 @@ def preset(name: str) -> Preset:
     35.0
     """
     if name not in PRESETS:
-        raise ValueError(f"there is no preset {name!r}: {_hint(name, PRESETS)}")
+        raise ValueError(f"there is no preset {name!r}: {_hint(name)}")
     return PRESETS[name]
 
 
@@ -48,14 +46,12 @@ def base_of(name: str) -> dict[str, Any]:
         return base_from(path)
     if name not in PRESETS:
         raise ValueError(
-            f"--from: there is no preset or file {name!r}: {_hint(name, PRESETS)}; a file is a "
+            f"--from: there is no preset or file {name!r}: {_hint(name)}; a file is a "
             "run.json or .toml"
         )
     base: dict[str, Any] = to_json(PRESETS[name].run)
     return base
 
 
-def _hint(name: str, known: Iterable[str]) -> str:
-    close = difflib.get_close_matches(name, known, n=1, cutoff=0.5)
-    meant = f"did you mean {close[0]!r}? " if close else ""
-    return f"{meant}`unweave presets` lists all presets"
+def _hint(name: str) -> str:
+    return f"{suggestion(name, PRESETS)}`unweave presets` lists all presets"

@@ -23,7 +23,7 @@ from unweave.training.run import Run
 SEEDS = tuple(range(10))
 BETAS, GAMMAS = (1, 4, 6, 10), (10, 20, 30, 35, 40, 100)
 
-_RENDERED = (
+RENDERED = (
     "2D Shapes is dSprites. `shapes2d` renders the same images; `data=dsprites` reads the "
     "published file."
 )
@@ -89,7 +89,7 @@ def _shapes2d(
 ) -> Preset:
     run = _vae(Shapes2D(), Gaussian(10), 128, objective)
     return Preset(
-        f"kim2018/shapes2d-{name}", title, f"[Kim2018] {source}", run, grid, (_RENDERED, *notes)
+        f"kim2018/shapes2d-{name}", title, f"[Kim2018] {source}", run, grid, (RENDERED, *notes)
     )
 
 
@@ -121,7 +121,7 @@ def _gan_shapes2d(
         f"[Kim2018] {source}",
         _gan(Shapes2D(), latent, objective, 64, 300_000),
         {"objective.information": tuple(k / 10 for k in range(11)), "seed": SEEDS},
-        (_RENDERED, *blocks, *_GAN_SILENT, *notes),
+        (RENDERED, *blocks, *_GAN_SILENT, *notes),
     )
 
 

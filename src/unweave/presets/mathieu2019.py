@@ -10,7 +10,7 @@ from unweave.networks import DCGAN, MLP, Mathieu2019
 from unweave.objectives import AlphaBetaVAE, BetaVAE, Objective
 from unweave.objectives.divergences import MMD, InclusiveKL
 from unweave.presets.base import Preset
-from unweave.presets.kim2018 import CROP
+from unweave.presets.kim2018 import CROP, RENDERED
 from unweave.training.run import Run
 
 HUNDRED = tuple(range(100))
@@ -18,10 +18,6 @@ BETAS = (1, 2, 4, 6, 8, 10)
 DEGREES = (3, 5, 9, 20, 50, 100)
 PINWHEEL_BETAS, PINWHEEL_ALPHAS = (0.01, 0.3, 0.5, 1.0, 1.2), (1.0, 2.0, 3.0, 5.0, 8.0)
 
-_RENDERED = (
-    "2D Shapes is dSprites. `shapes2d` renders the same images; `data=dsprites` reads the "
-    "published file."
-)
 _RATE = "The learning rate is the text's, 1e-4; the released scripts have optimiser.lr=5e-4."
 _AMSGRAD = "Adam is AMSGrad, as in the released code; the text cites [Reddi2018] for it."
 _UNLISTED = "The text does not list the values of beta that the figure shows; the grid is ours."
@@ -117,7 +113,7 @@ def priors(paper: str, figure: str, third: int) -> tuple[Preset, ...]:
     20 epochs of 737,280 images in batches of 64; for Student-t priors 40 in batches of 256.
     """
     where = f"[{paper.capitalize()}] app. B, table 1a and fig. {figure}"
-    shared = (_RENDERED, _RATE, _AMSGRAD)
+    shared = (RENDERED, _RATE, _AMSGRAD)
     grid = {"objective.beta": BETAS, "seed": HUNDRED}
     learned = Gaussian(10, variances="pca", learn="variances")
     student = StudentT(10, df=5.0, sampled_rate=True)

@@ -235,8 +235,7 @@ class Analysis:
     @cached_property
     def means(self) -> Array:
         """Means of q(z|x) of every row, (N, D): the input of the decoder."""
-        means: Array = self.posterior.mean.cpu().numpy()
-        return means
+        return self.posterior.mean.cpu().numpy()
 
     def masses(self, variable: Variable) -> tuple[Array, Array]:
         """q(c) and p(c) of the classes of a discrete variable, (classes,) each."""

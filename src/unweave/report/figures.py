@@ -176,8 +176,7 @@ def _densities(analysis: Analysis, spans: dict[int, Span]) -> Array:
     for n, span in spans.items():
         grid[:, analysis.model.run.latent.columns[n]] = np.linspace(*span, _GRID)[:, None]
     points = torch.as_tensor(grid, device=analysis.prior.mean.device)
-    densities: Array = analysis.prior.log_marginals(points).exp().cpu().numpy()
-    return densities
+    return analysis.prior.log_marginals(points).exp().cpu().numpy()
 
 
 def _histogram(v: Variable, samples: Array, span: Span, prior: Array) -> Panel:

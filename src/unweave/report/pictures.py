@@ -247,8 +247,7 @@ def tiled(
 def as_bytes(images: torch.Tensor, colours: ColourMap) -> NDArray[np.uint8]:
     """Show images (n, C, h, w) as bytes, (n, h, w, 2) or (n, h, w, 4), as `ColourMap.apply`."""
     shown = (colours.apply(images) * 255).round().to(torch.uint8)
-    pixels: NDArray[np.uint8] = shown.movedim(1, -1).numpy()
-    return pixels
+    return shown.movedim(1, -1).numpy()
 
 
 def _resized(images: torch.Tensor, least: int) -> torch.Tensor:

@@ -4,10 +4,8 @@ Values have an order if their names are rising numbers, such as wavelengths, or 
 names and neighbours are alike.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import NamedTuple, Self
 
 import numpy as np
 from markupsafe import Markup
@@ -35,7 +33,7 @@ class Vectors(NamedTuple):
     positions: list[float] | None  # of the values on an axis; None if they have no order
 
     @classmethod
-    def of(cls, schema: Schema, some: Array) -> Vectors:
+    def of(cls, schema: Schema, some: Array) -> Self:
         """Decide how to draw vectors from their names, or from some of them, (n, D)."""
         if schema.value_names:
             return cls(schema, rising_numbers(schema.value_names))

@@ -4,8 +4,6 @@ The colours, after Okabe and Ito, are distinct for readers with any colour visio
 in colour also differ in their dashes. The same figure always gives the same bytes.
 """
 
-from __future__ import annotations
-
 import io
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -20,8 +18,10 @@ from unweave.studies.workspace import Measured
 from unweave.theory import Estimates
 
 if TYPE_CHECKING:
-    from matplotlib.axes import Axes
-    from matplotlib.figure import Figure
+    from matplotlib.axes import Axes as Axes
+    from matplotlib.figure import Figure as Figure
+else:  # the modules of papers can be imported without matplotlib
+    Axes = Figure = Any
 
 Values = NDArray[np.float64]
 
@@ -109,8 +109,7 @@ def shades(count: int, colormap: Literal["viridis", "plasma"] = "viridis") -> Va
     from matplotlib import colormaps
 
     last = {"viridis": 0.85, "plasma": 0.7}[colormap]
-    colours: Values = colormaps[colormap](np.linspace(0.0, last, max(2, count)))
-    return colours
+    return colormaps[colormap](np.linspace(0.0, last, max(2, count)))
 
 
 def draw_means(

@@ -3,13 +3,11 @@
 Images are sheets of tiles as small PNGs; arrays are stored in half precision, or as bytes.
 """
 
-from __future__ import annotations
-
 import base64
 import io
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -18,11 +16,7 @@ from PIL import Image
 from unweave.core.text import error_line
 from unweave.evaluation.model import FittedModel
 from unweave.report.pictures import tiled
-from unweave.studies.drawing import panels
-
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
-    from matplotlib.figure import Figure
+from unweave.studies.drawing import Axes, Figure, panels
 
 _PIXELS = 2**24  # of a picture; those of the papers have a million
 

@@ -1,18 +1,13 @@
 """Labels of points in a figure, placed where they cover little."""
 
-from __future__ import annotations
-
 import itertools
 import math
 from collections.abc import Iterable
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
-from unweave.studies.drawing import Values
-
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
+from unweave.studies.drawing import Axes, Values
 
 _DISTANCES, _DIRECTIONS = (9.0, 16.0, 25.0, 36.0, 50.0), 16  # in points, from a marker
 _NEAR = 12.0  # points; labels that are further away get a line to their marker
@@ -96,5 +91,4 @@ def _drawn(axis: Axes) -> Values:
         for first, second in itertools.pairwise(corners):
             count = int(np.hypot(*(second - first)) // _STEP)
             places.append(np.linspace(first, second, count + 2)[1:-1])
-    joined: Values = np.concatenate([np.empty((0, 2)), *places])
-    return joined
+    return np.concatenate([np.empty((0, 2)), *places])

@@ -21,6 +21,7 @@ from numpy.typing import NDArray
 
 from unweave.core import spec
 from unweave.core.files import delete_unfinished, make_folder, write_atomically
+from unweave.core.groups import grouped
 from unweave.evaluation.model import FittedModel
 from unweave.evaluation.monitor import Measure
 from unweave.studies.forms import Facts, StoredNetwork
@@ -203,9 +204,7 @@ class Results:
     def groups(self, setting: Callable[[Run], Setting]) -> dict[Setting, Group]:
         """Group the networks by a setting of their runs; settings without networks count too."""
         there = {network.key: network for network in self.networks}
-        groups: dict[Setting, list[Network | None]] = {}
-        for key, run in self.study.keys.items():
-            groups.setdefault(setting(run), []).append(there.get(key))
+        groups = grouped((setting(run), there.get(key)) for key, run in self.study.keys.items())
         return {name: Group.of(networks) for name, networks in groups.items()}
 
     @property

@@ -6,6 +6,7 @@ from pathlib import Path
 
 from unweave.core import files
 from unweave.core.devices import machine
+from unweave.core.groups import grouped
 from unweave.core.parallel import thread_map, usable_cores
 from unweave.data import Dataset
 from unweave.data.dataset import DataNotFound
@@ -107,9 +108,7 @@ def _groups(runs: Sequence[Run], most: int, failed: Collection[str]) -> Iterator
 
     Those that have failed before are alone: each resumes from another step.
     """
-    alike: dict[str, list[Run]] = {}
-    for run in runs:
-        alike.setdefault(run.digest if run.digest in failed else run.lane_key, []).append(run)
+    alike = grouped((run.digest if run.digest in failed else run.lane_key, run) for run in runs)
     groups = [
         group[at : at + most] for group in alike.values() for at in range(0, len(group), most)
     ]

@@ -1,7 +1,5 @@
 """Checks of a dataset."""
 
-from __future__ import annotations
-
 import torch
 
 from unweave.core.noise import seeded

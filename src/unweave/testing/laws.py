@@ -1,7 +1,5 @@
 """What all checks share: one law broken, one AssertionError; specs, means and training."""
 
-from __future__ import annotations
-
 import contextlib
 import dataclasses
 import math

@@ -1,7 +1,5 @@
 """Checks of a likelihood."""
 
-from __future__ import annotations
-
 import math
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Checks of a metric."""
 
-from __future__ import annotations
-
 import contextlib
 import inspect
 import math

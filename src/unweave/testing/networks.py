@@ -1,7 +1,5 @@
 """Checks of a network."""
 
-from __future__ import annotations
-
 import dataclasses
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Checks of an objective."""
 
-from __future__ import annotations
-
 import dataclasses
 import math
 from collections.abc import Sequence

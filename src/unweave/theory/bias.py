@@ -18,12 +18,10 @@ intercepts of a least-squares fit to the deviations of the two from their means.
 (4, True)
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Literal, NamedTuple, get_args
+from typing import Literal, NamedTuple, Self, get_args
 
 import numpy as np
 import torch
@@ -89,8 +87,7 @@ class Estimates:
 
     def expected(self, quantity: Quantity) -> NDArray[np.float64]:
         """Return the expected estimate for every batch size, (sizes,)."""
-        value: NDArray[np.float64] = self.exact[quantity] + self.bias[quantity]
-        return value
+        return self.exact[quantity] + self.bias[quantity]
 
 
 def make_encodings(size: int, dimension: int, scale: float, seed: int = 0) -> Encodings:
@@ -309,7 +306,7 @@ class _Average(NamedTuple):
     inverse: NDArray[np.float64]
 
     @classmethod
-    def of(cls, controls: Tensor) -> _Average:
+    def of(cls, controls: Tensor) -> Self:
         design = np.insert(controls.detach().double().cpu().numpy(), 0, 1.0, axis=1)
         return cls(design, np.linalg.pinv(design, rcond=1e-9))
 

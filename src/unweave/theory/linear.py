@@ -175,8 +175,7 @@ class Solution:
 
         def spread(rows: Matrix) -> Matrix:
             """Multiply by Sigma, (k, N)."""
-            product: Matrix = (rows @ a) @ a.T + rows
-            return product
+            return (rows @ a) @ a.T + rows
 
         covariance = spread(w).T  # Sigma W^T, (N, k)
         products = d @ (seen @ seen.T + w @ w.T), covariance, d * v
@@ -209,8 +208,7 @@ class Solution:
     def _codes(self) -> Matrix:
         """E[W x x^T W^T], (k, k)."""
         seen = self._w @ self._a
-        codes: Matrix = seen @ seen.T + self._w @ self._w.T
-        return codes
+        return seen @ seen.T + self._w @ self._w.T
 
     # Everything is computed for x / noise, in which the noise is 1.
 
@@ -336,8 +334,7 @@ def observations(
 
 def _precision(loadings: Matrix) -> Matrix:
     """Return the precision of p(z|x) for x = loadings z + eta with noise 1, eq. 24, (k, k)."""
-    precision: Matrix = loadings.T @ loadings + np.eye(loadings.shape[1])
-    return precision
+    return loadings.T @ loadings + np.eye(loadings.shape[1])
 
 
 def _relative(rest: Matrix, *terms: Matrix) -> float:

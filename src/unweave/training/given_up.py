@@ -1,7 +1,5 @@
 """Records of why an executor gave up runs, whose folders do not contain a reason."""
 
-from __future__ import annotations
-
 import json
 import time
 from collections.abc import Iterable

@@ -1,7 +1,5 @@
 """Records of the processes that write in a store: who they are, what they do, and heartbeats."""
 
-from __future__ import annotations
-
 import json
 import re
 import threading

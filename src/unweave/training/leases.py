@@ -16,8 +16,6 @@ that, its list may be old. A process whose file is gone holds nothing; `core/fil
 before it replaces or deletes a file in the folder.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import random

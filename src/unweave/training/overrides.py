@@ -5,7 +5,6 @@ stands for one run each. A selection of the data is KIND:name=value,name=value.
 """
 
 import dataclasses
-import difflib
 import itertools
 import json
 import math
@@ -21,7 +20,15 @@ from pydantic import BaseModel
 
 from unweave.core import spec
 from unweave.core.assignments import override, read_value
-from unweave.core.hints import naming, near_paths, nearest, nearest_path, not_a_file
+from unweave.core.hints import (
+    join_words,
+    naming,
+    near_paths,
+    nearest,
+    nearest_name,
+    nearest_path,
+    not_a_file,
+)
 from unweave.core.parts import ImportedByName, announced
 from unweave.core.schedules import Weight
 from unweave.data import (
@@ -277,16 +284,16 @@ def _check_shared_field(part: str, name: str, value: str, kinds: dict[str, type]
     having = [kind for kind in kinds if kind not in without]
     if without:
         raise ValueError(
-            f"{part}.{name} is a field of {_joined(having)}, not of {_joined(without)}: train them "
-            f"with one command each, {part}={','.join(having)} {part}.{name}={value} and "
-            f"{part}={','.join(without)}"
+            f"{part}.{name} is a field of {join_words(having)}, not of {join_words(without)}: "
+            f"train them with one command each, {part}={','.join(having)} {part}.{name}={value} "
+            f"and {part}={','.join(without)}"
         )
     hints = [get_type_hints(cls, include_extras=True)[name] for cls in kinds.values()]
     usual = [defaults_of(cls)[name] for cls in kinds.values()]
     if Weight in hints or any(each != usual[0] for each in usual):
         texts = [f"{kind} ({_equation(cls)})" for kind, cls in kinds.items()]
         warnings.warn(
-            f"{part}.{name}={value} is set in {_joined(texts)}; if it means different things "
+            f"{part}.{name}={value} is set in {join_words(texts)}; if it means different things "
             "there, train them with one command each",
             SweepWarning,
             stacklevel=4,
@@ -298,11 +305,6 @@ def _equation(cls: type) -> str:
     return (cls.__doc__ or "").strip().splitlines()[0].partition("  [")[0].rstrip(".")
 
 
-def _joined(texts: Sequence[str]) -> str:
-    """Join words as in "a, b and c"."""
-    return " and ".join([", ".join(texts[:-1]), texts[-1]] if len(texts) > 1 else texts)
-
-
 def _hint(text: str) -> str:
     """Suggest the assignment that a word without "=" may stand for."""
     if Path(text).exists():
@@ -312,8 +314,8 @@ def _hint(text: str) -> str:
     hints = get_type_hints(Run, include_extras=True).items()
     known = {kind: f"{name}={kind}" for name, hint in hints for kind in spec.members(hint)}
     known |= {name: f"{name}=VALUE" for name in get_type_hints(Run)}
-    close = difflib.get_close_matches(text, known, n=1, cutoff=0.5)
-    return f"did you mean {known[close[0]]}?" if close else "as data=shapes2d, steps=50 or seed=3"
+    close = nearest_name(text, known)
+    return f"did you mean {known[close]}?" if close else "as data=shapes2d, steps=50 or seed=3"
 
 
 def _data_assignments(text: str) -> list[str]:

@@ -11,8 +11,6 @@ Anyone may have put objects into a bucket. The mirror has only those whose names
 it, on any system.
 """
 
-from __future__ import annotations
-
 import atexit
 import errno
 import math

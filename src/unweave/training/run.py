@@ -1,11 +1,9 @@
 """Runs: one immutable value each, the same in Python, in `run.json` and on the command line."""
 
-from __future__ import annotations
-
 import dataclasses
 import math
 from functools import partial
-from typing import Any
+from typing import Any, Self
 
 import torch
 
@@ -121,7 +119,7 @@ class Run:
         del content["seed"]
         return repr(content)
 
-    def resolve(self, dataset: Dataset) -> Run:
+    def resolve(self, dataset: Dataset) -> Self:
         """Return the run with omitted settings chosen from the data, and check it against them."""
         run = dataclasses.replace(
             self,

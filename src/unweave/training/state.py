@@ -1,9 +1,8 @@
 """The state of runs that train side by side: parameters, buffers and optimiser moments."""
 
-from __future__ import annotations
-
 import copy
 from collections.abc import Callable, Mapping, Sequence
+from typing import Self
 
 import torch
 from torch import Tensor, nn
@@ -89,15 +88,15 @@ class LaneState:
             value.copy_(saved[name])
         self.refresh()
 
-    def slice(self, start: int, stop: int) -> LaneState:
+    def slice(self, start: int, stop: int) -> Self:
         """View neighbouring lanes; both states share their memory. Only on the CPU."""
         return self._map(lambda value: value[start:stop])
 
-    def clone(self) -> LaneState:
+    def clone(self) -> Self:
         """Copy the tensors, for a trial whose results are thrown away. Only on the CPU."""
         return self._map(Tensor.clone)
 
-    def _map(self, function: Callable[[Tensor], Tensor]) -> LaneState:
+    def _map(self, function: Callable[[Tensor], Tensor]) -> Self:
         state = copy.copy(self)
         kinds = {
             kind: {name: function(value) for name, value in tensors.items()}

@@ -1,10 +1,9 @@
 """One training step of runs side by side: batches, losses, gradients and optimiser updates."""
 
-from __future__ import annotations
-
 import copy
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
+from typing import Self
 
 import torch
 from torch import Tensor, nn
@@ -80,7 +79,7 @@ class Lanes:
 
     # ---- which lanes, at which step
 
-    def slice(self, start: int, stop: int) -> Lanes:
+    def slice(self, start: int, stop: int) -> Self:
         """Return some of the lanes, which share the state with these: for a worker process.
 
         Modules are copied because a call puts the parameters of a lane into them.

@@ -12,8 +12,6 @@ runs/<digest>/run.json             the run
               report.html explorer.html
 """
 
-from __future__ import annotations
-
 import functools
 import json
 import warnings
@@ -23,7 +21,7 @@ from dataclasses import dataclass
 from functools import partial
 from hashlib import sha256
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Self
 
 from torch import Tensor
 
@@ -35,6 +33,7 @@ from unweave.data import Data, Dataset, Schema
 from unweave.data.splits import split_of
 from unweave.training.leases import FolderInUse, read_leases
 from unweave.training.records import (
+    RECORDS,
     Row,
     Sealed,
     StoredData,
@@ -59,7 +58,7 @@ class DataRecord(NamedTuple):
     labels_fingerprint: str
 
     @classmethod
-    def of(cls, dataset: Dataset) -> DataRecord:
+    def of(cls, dataset: Dataset) -> Self:
         """Describe a dataset."""
         return cls(dataset.schema, dataset.fingerprint, dataset.labels_fingerprint)
 
@@ -72,7 +71,7 @@ class DataRecord(NamedTuple):
         }
 
     @classmethod
-    def from_json(cls, content: StoredData) -> DataRecord:
+    def from_json(cls, content: StoredData) -> Self:
         """Read what `to_json` returned; raise a ValueError for another schema."""
         prints = content["fingerprint"], content["labels_fingerprint"]
         return cls(Schema.from_json(content["schema"]), *prints)
@@ -90,7 +89,7 @@ class ScoreFacts(NamedTuple):
     step: int = 0  # that the weights are of
 
     @classmethod
-    def of(cls, stored: Mapping[str, Any]) -> ScoreFacts:
+    def of(cls, stored: Mapping[str, Any]) -> Self:
         """Read the facts of stored scores."""
         return cls(**{name: stored[name] for name in cls._fields})
 
@@ -196,8 +195,7 @@ class RunFolder(RunFiles):
         """The description of the data that the run was begun on."""
         path = self.path / DATA
         if not path.exists():
-            lost = "restore it from a copy, or train the run again in another store"
-            why = lost if self._begun else "its training never started"
+            why = RECORDS[DATA] if self._begun else "its training never started"
             raise ValueError(f"{files.disk.name(self.path)} has no {DATA}: {why}")
         content = read_record(path, StoredData, self.digest)
         with reading(path):

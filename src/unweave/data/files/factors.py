@@ -1,11 +1,10 @@
 """Factors out of files and arrays: columns of labels as classes 0..n-1 or as numbers."""
 
-from __future__ import annotations
-
 import dataclasses
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from typing import Self
 
 import numpy as np
 import torch
@@ -33,7 +32,7 @@ class FactorTable:
     notes: tuple[str, ...] = ()
 
     @classmethod
-    def from_lattice(cls, lattice: Lattice) -> FactorTable:
+    def from_lattice(cls, lattice: Lattice) -> Self:
         """Return the table of observations that enumerate a lattice."""
         codes = lattice.factors(torch.arange(lattice.size))
         return cls(codes, lattice.names, lattice.sizes, lattice.labels, lattice)
@@ -41,7 +40,7 @@ class FactorTable:
     @classmethod
     def from_values(
         cls, values: Array, names: Sequence[str] | None = None, count: int | None = None
-    ) -> FactorTable:
+    ) -> Self:
         """Number the values (N, K) or (N,) of each factor 0..n-1 in their order.
 
         `count` is the number of observations, if it is known; NaN is a missing label.
@@ -60,7 +59,7 @@ class FactorTable:
         return cls.from_columns([LabelColumn.from_array(*pair) for pair in pairs], len(values))
 
     @classmethod
-    def from_columns(cls, columns: Sequence[LabelColumn], count: int) -> FactorTable:
+    def from_columns(cls, columns: Sequence[LabelColumn], count: int) -> Self:
         """Return the table of columns of labels of `count` observations.
 
         Columns without any label are left out, and so is text that names the rows.
@@ -88,7 +87,7 @@ class FactorTable:
             notes=tuple(notes),
         )
 
-    def take(self, rows: Array) -> FactorTable:
+    def take(self, rows: Array) -> Self:
         """Return the factors of some observations; classes keep their numbers."""
         names = tuple(self.row_names[row] for row in rows.tolist()) if self.row_names else ()
         return dataclasses.replace(self, codes=self.codes[torch.from_numpy(rows)], row_names=names)

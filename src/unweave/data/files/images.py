@@ -350,10 +350,7 @@ def _resize_values(values: Array, size: tuple[int, int], fit: Fit) -> Array:
             for channel in values.astype(np.float32)
         ]
     )
-    converted: Array = (np.rint(resized) if values.dtype.kind in "iu" else resized).astype(
-        values.dtype
-    )
-    return converted
+    return (np.rint(resized) if values.dtype.kind in "iu" else resized).astype(values.dtype)
 
 
 def explain_unreadable(

@@ -1,14 +1,12 @@
 """One column of labels: which are missing, and whether they are classes, numbers or names."""
 
-from __future__ import annotations
-
 import itertools
 import re
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -45,7 +43,7 @@ class LabelColumn:
     continuous: bool
 
     @classmethod
-    def from_cells(cls, name: str, cells: Sequence[str]) -> LabelColumn:
+    def from_cells(cls, name: str, cells: Sequence[str]) -> Self:
         """Read the cells of a text file: integers, otherwise numbers if possible, or text.
 
         >>> LabelColumn.from_cells("dose", ["10", "NA", "2.5", ""]).values
@@ -57,7 +55,7 @@ class LabelColumn:
         return cls(name, values, known, _are_real(values) or _are_many(values))
 
     @classmethod
-    def from_array(cls, name: str, array: Array, in_table: bool = False) -> LabelColumn:
+    def from_array(cls, name: str, array: Array, in_table: bool = False) -> Self:
         """Read an array (N,): NaN, None, masked entries and the missing words are missing.
 
         `in_table` says whether it is a column of a table.

@@ -6,7 +6,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from unweave.core.hints import count_noun, one_of
+from unweave.core.hints import count_noun, join_words
 from unweave.data.dataset import ExtremeValues
 from unweave.data.files.interpretation import Layout, group_names
 from unweave.data.files.rows import Array, Rows, blocks, sample
@@ -259,6 +259,6 @@ def describe_extremes(
         do.append(out + f" with data.ignore={join_columns(columns)}" * (not in_memory))
     note = (
         f"{what} {does}: {listed}; {it} at least {float(f'{extremes.gap:.0e}'):g} times as far "
-        f"from the median as any other{code}: {one_of(do)}"
+        f"from the median as any other{code}: {join_words(do, 'or')}"
     )
     return ExtremeValues(note, extremes.share)

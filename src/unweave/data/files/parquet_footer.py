@@ -6,8 +6,6 @@ decoded, are read here. The footer is a struct in Thrift's compact protocol, who
 numbers; `parquet.thrift` of the format says what they mean.
 """
 
-from __future__ import annotations
-
 import os
 from pathlib import Path
 from typing import Any, NamedTuple

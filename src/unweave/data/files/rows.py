@@ -95,8 +95,7 @@ class InMemoryRows(Rows):
         return self.array[start:stop]
 
     def take(self, index: Array) -> Array:
-        taken: Array = self.array[index]
-        return taken
+        return self.array[index]
 
 
 @final
@@ -185,8 +184,7 @@ class IndexedRows(Rows):
 
     def take(self, index: Array) -> Array:
         numbers, places = np.unique(self.numbers[index], return_inverse=True)
-        taken: Array = self.rows.take(numbers)[places.reshape(-1)]
-        return taken
+        return self.rows.take(numbers)[places.reshape(-1)]
 
 
 def unreadable(where: str, error: Exception) -> str:

@@ -7,8 +7,6 @@ So a batch is a uniform sample of its window, not of the whole file; every row i
 epoch; and the order is a function of (seed, epoch), so a resumed run sees the same batches.
 """
 
-from __future__ import annotations
-
 import dataclasses
 import threading
 from collections import OrderedDict
@@ -16,7 +14,7 @@ from collections.abc import Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import NamedTuple, final
+from typing import NamedTuple, Self, final
 
 import numpy as np
 import torch
@@ -56,13 +54,10 @@ class Windows:
 
     def get(self, epoch: int, start: int, stop: int) -> Window:
         """Return the rows at places start to stop of an epoch; wait until they are read."""
-        return self._submit(epoch, start, stop).result()
+        return self.ahead(epoch, start, stop).result()
 
-    def ahead(self, epoch: int, start: int, stop: int) -> None:
+    def ahead(self, epoch: int, start: int, stop: int) -> Future[Window]:
         """Start reading the rows at places start to stop of an epoch."""
-        self._submit(epoch, start, stop)
-
-    def _submit(self, epoch: int, start: int, stop: int) -> Future[Window]:
         key = (epoch, start, stop)
         with self._lock:
             if key not in self._windows:
@@ -137,7 +132,7 @@ class StreamedDataset(DatasetWithCodes):
     def fingerprint(self) -> str:
         return self.checksum
 
-    def to(self, device: torch.device) -> StreamedDataset:
+    def to(self, device: torch.device) -> Self:
         """Return the dataset for networks on another device."""
         return dataclasses.replace(self, device=device, codes=self.codes.to(device))
 

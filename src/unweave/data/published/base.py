@@ -129,8 +129,7 @@ class PublishedSpec(ABC):
     @property
     def random_split(self) -> DataSplit:
         """The split to draw at random; "all" if the dataset has splits of its own."""
-        split: DataSplit = self.split if self.ABOUT.lattice else "all"
-        return split
+        return self.split if self.ABOUT.lattice else "all"
 
     def load(self, device: torch.device) -> Dataset:
         """Load the dataset; the first time, unpack files that need it."""

@@ -221,8 +221,7 @@ def whiten(draws: Floats) -> Floats:
 
 def _normal(seed: int, shape: tuple[int, ...], stream: str) -> Floats:
     """Draw normal numbers on the CPU, so that the data are the same on every device."""
-    numbers: Floats = Noise(seed, 0, "generators").normal(shape, stream, torch.float64).numpy()
-    return numbers
+    return Noise(seed, 0, "generators").normal(shape, stream, torch.float64).numpy()
 
 
 def _load_images(source: Images, indices: tuple[int, ...]) -> Floats:
@@ -233,8 +232,7 @@ def _load_images(source: Images, indices: tuple[int, ...]) -> Floats:
             f"expected images, got observations of shape {tuple(images.shape[1:])}: choose the "
             "array of images in the file with key"
         )
-    values: Floats = images.double().numpy()
-    return values
+    return images.double().numpy()
 
 
 def _interpolation(low: Floats, length: int, side: int) -> Floats:

@@ -172,8 +172,7 @@ class Rays(NamedTuple):
 
     def at(self, distance: Floats) -> Floats:
         """Return the points at distances, in units of the directions."""
-        points: Floats = self.start + distance[..., None] * self.along
-        return points
+        return self.start + distance[..., None] * self.along
 
 
 class Hit(NamedTuple):
@@ -294,16 +293,14 @@ def _passes(rays: Rays, reach: float) -> NDArray[np.bool_]:
     """Return which rays come near the vertical axis: |x dy - y dx| <= reach |(dx, dy)|."""
     x, y = rays.start[..., 0], rays.start[..., 1]
     dx, dy = rays.along[..., 0], rays.along[..., 1]
-    within: NDArray[np.bool_] = np.abs(x * dy - y * dx) <= reach * np.hypot(dx, dy)
-    return within
+    return np.abs(x * dy - y * dx) <= reach * np.hypot(dx, dy)
 
 
 def _spotlight(point: Floats, normal: Floats) -> Floats:
     """Compute max(0, n . l) (l . up)^10, l the unit vector from a point to the spotlight."""
     towards = np.array(SPOTLIGHT) - point
     towards /= np.sqrt(_dot(towards, towards))[..., None]
-    light: Floats = np.maximum(_dot(normal, towards), 0) * towards[..., 2] ** FOCUS
-    return light
+    return np.maximum(_dot(normal, towards), 0) * towards[..., 2] ** FOCUS
 
 
 def _stain(point: Floats, normal: Floats) -> Floats:
@@ -404,8 +401,7 @@ def _dot(a: Floats, b: Floats) -> Floats:
 def _root(start: Floats, along: Floats, radius: float) -> Floats:
     """Return the smaller t with |start + t along| = radius, or NaN."""
     a, b, c = _dot(along, along), _dot(start, along), _dot(start, start) - radius**2
-    smaller: Floats = (-b - np.sqrt(b * b - a * c)) / a
-    return smaller
+    return (-b - np.sqrt(b * b - a * c)) / a
 
 
 def _front(distance: Floats, met: NDArray[np.bool_], normal: Floats) -> Hit:

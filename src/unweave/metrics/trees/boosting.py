@@ -43,8 +43,7 @@ class Bins:
     def cumulate(self, numbers: Floats) -> Floats:
         """Sum (T, N) over the rows with code d in bin b or below, (T, D, B)."""
         sums = np.ascontiguousarray((self.onehot @ np.ascontiguousarray(numbers.T)).T)
-        cumulated: Floats = np.cumsum(sums.reshape(-1, *self.end.shape), axis=2)
-        return cumulated
+        return np.cumsum(sums.reshape(-1, *self.end.shape), axis=2)
 
     def total(self, groups: int, group: Ints, rows: Ints, numbers: Floats) -> Floats:
         """Sum numbers (P,) by group and by the bins of their rows, (groups, D, B)."""
@@ -56,8 +55,7 @@ class Bins:
 
     def rows_below(self, code: Ints, bins: Ints) -> Ints:
         """Count the rows in lower bins of a code than the given ones."""
-        below: Ints = np.where(bins > 0, self.end[code, bins - 1], 0)
-        return below
+        return np.where(bins > 0, self.end[code, bins - 1], 0)
 
 
 def bin_codes(codes: Floats) -> Bins:
@@ -223,8 +221,7 @@ def boost(
 def _probabilities(f: Floats) -> Floats:
     """Compute softmax(F) over the classes (C, N), or the logistic function of a single F."""
     if len(f) == 1:
-        single: Floats = 1 / (1 + np.exp(-f))
-        return single
+        return 1 / (1 + np.exp(-f))
     p: Floats = np.exp(f - f.max(0))
     p /= p.sum(0)
     return p

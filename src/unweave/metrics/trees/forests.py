@@ -189,8 +189,7 @@ def _varied(sample: _Bootstrap, rows: Ints, size: Ints) -> Bools:
     if not len(size):
         return np.zeros(0, dtype=np.bool_)
     target, start = sample.target[rows], np.cumsum(size) - size
-    varied: Bools = np.maximum.reduceat(target, start) > np.minimum.reduceat(target, start)
-    return varied
+    return np.maximum.reduceat(target, start) > np.minimum.reduceat(target, start)
 
 
 def _keep(level: _Level, wanted: Bools) -> _Level:
@@ -337,8 +336,7 @@ class _Weights:
 
 def _cumulate(numbers: Floats) -> Floats:
     """Return running sums (E,), by torch, which is several times as fast as numpy."""
-    sums: Floats = torch.from_numpy(numbers).cumsum(0).numpy()
-    return sums
+    return torch.from_numpy(numbers).cumsum(0).numpy()
 
 
 def _descend(at: Ints, level: _Level, splits: _NodeSplits, test: Floats, nodes: int) -> None:

@@ -143,8 +143,7 @@ class Digits(NamedTuple):
             (squares - 2 * part @ known.T).topk(_NEIGHBOURS, largest=False).indices
             for part in queries.split(512)
         ]
-        votes: NDArray[np.int64] = labels[torch.cat(nearest)].mode(1).values.cpu().numpy()
-        return votes
+        return labels[torch.cat(nearest)].mode(1).values.cpu().numpy()
 
 
 def digits_of(dataset: Dataset) -> Digits:
@@ -178,8 +177,7 @@ def _within(values: NDArray[np.float64], labels: NDArray[np.int64]) -> NDArray[n
     sums = np.zeros((int(labels.max()) + 1, values.shape[1]))
     np.add.at(sums, labels, values)
     counts = np.maximum(np.bincount(labels), 1)[:, None]
-    within: NDArray[np.float64] = values - (sums / counts)[labels]
-    return within
+    return values - (sums / counts)[labels]
 
 
 def _traversals(model: FittedModel, digits: Digits, order: Sequence[int]) -> str:

@@ -1,10 +1,8 @@
 """Figures 5 to 7, 9 and 11 of [Esmaeili2019]: claims and drawings from the study of digits."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Mapping, Sequence
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
@@ -24,16 +22,22 @@ from unweave.papers.esmaeili2019.digits import (
     setting_of,
 )
 from unweave.papers.esmaeili2019.table2 import category_information, shared_information
-from unweave.studies.drawing import BLUE, DASHES, MUTED, ORANGE, Values, panels, shades
+from unweave.studies.drawing import (
+    BLUE,
+    DASHES,
+    MUTED,
+    ORANGE,
+    Axes,
+    Figure,
+    Values,
+    panels,
+    shades,
+)
 from unweave.studies.images import draw_png
 from unweave.studies.intervals import mean_over_networks, range_interval
 from unweave.studies.study import PICTURES, Group, Network, Reader, Results, stored_results
 from unweave.studies.texts import Texts
 from unweave.studies.workspace import Claim, Measured, Reproduction, Result, Workspace
-
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
-    from matplotlib.figure import Figure
 
 Groups = Mapping[str, Group]
 ACTIVE = 0.1  # nats of I(x; z_d) above which a dimension counts as informative

@@ -1,11 +1,9 @@
 """Figure 3 of [Esmaeili2019]: models trained without one of the four terms of the ELBO."""
 
-from __future__ import annotations
-
 import itertools
 import math
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, NamedTuple, NotRequired
+from typing import NamedTuple, NotRequired, Self
 
 import numpy as np
 import torch
@@ -28,6 +26,8 @@ from unweave.studies.drawing import (
     MUTED,
     ORANGE,
     PURPLE,
+    Axes,
+    Figure,
     Values,
     panels,
     square_panel,
@@ -40,10 +40,6 @@ from unweave.studies.texts import Texts
 from unweave.studies.workspace import Claim, Measured, Numbers, Reproduction, Result, Workspace
 from unweave.training.records import Number
 from unweave.training.run import Run
-
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
-    from matplotlib.figure import Figure
 
 DATA = Pinwheel(points_per_cluster=25)
 SEEDS = (0, 1, 2, 3)
@@ -72,7 +68,7 @@ class Terms(NamedTuple):
     volume: float  # E[sum log scale of q(z|x)]: 0 if it is as wide as the prior
 
     @classmethod
-    def of(cls, facts: Numbers) -> Terms:
+    def of(cls, facts: Numbers) -> Self:
         """Return the terms of a network from its facts."""
         return cls(**{name: facts[name] for name in cls._fields})
 

@@ -1,10 +1,8 @@
 """Table 2 of [Esmaeili2019]: five methods on 2D Shapes, with the scores of two papers."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from itertools import combinations, permutations
-from typing import TYPE_CHECKING, NotRequired
+from typing import NotRequired
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -15,7 +13,7 @@ from unweave.evaluation.model import FittedModel
 from unweave.evaluation.monitor import Measure
 from unweave.metrics import Table
 from unweave.presets import preset
-from unweave.studies.drawing import BLUE, INK, MUTED, ORANGE, panels
+from unweave.studies.drawing import BLUE, INK, MUTED, ORANGE, Axes, Figure, panels
 from unweave.studies.forms import Divergences
 from unweave.studies.images import draw_png, encode_png
 from unweave.studies.intervals import mean_over_networks
@@ -24,10 +22,6 @@ from unweave.studies.texts import Texts
 from unweave.studies.workspace import Claim, Numbers, Reproduction, Result, Workspace
 from unweave.training.records import Matrix
 from unweave.training.run import Run
-
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
-    from matplotlib.figure import Figure
 
 FACTOR, EASTWOOD = "factor_vae_score/kim2018", "dci/esmaeili2019"
 SCORES = {"FactorVAE": FACTOR, "Eastwood": EASTWOOD}

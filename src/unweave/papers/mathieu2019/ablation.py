@@ -3,17 +3,16 @@
 A row of their figure varies one weight; at each of its values there are networks of many seeds.
 """
 
-from __future__ import annotations
-
 import dataclasses
 import itertools
 import math
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import NamedTuple, Self
 
 import numpy as np
 from numpy.typing import NDArray
 
+from unweave.core.hints import join_words
 from unweave.data import Pinwheel
 from unweave.latents import GaussianMixture
 from unweave.studies.drawing import Values
@@ -41,7 +40,7 @@ class Step(NamedTuple):
     seeds: int
 
     @classmethod
-    def of(cls, changes: Values) -> Step:
+    def of(cls, changes: Values) -> Self:
         """Summarise the changes of all seeds, (S,)."""
         mean, median = mean_over_networks(changes), median_over_networks(changes)
         return cls(mean, median, int((changes > 0).sum()), len(changes))
@@ -255,5 +254,4 @@ def nearest_gaussian() -> float:
 
 def listed(weights: Sequence[float]) -> str:
     """Write weights as text: 8, 20 and 100."""
-    *others, last = (f"{weight:g}" for weight in weights)
-    return " and ".join([", ".join(others), last] if others else [last])
+    return join_words([f"{weight:g}" for weight in weights])

@@ -1,9 +1,6 @@
 """[Mathieu2019] app. C: the bias of estimates of KL(q(z) || p(z)) from a batch."""
 
-from __future__ import annotations
-
 import itertools
-from typing import TYPE_CHECKING
 
 import numpy as np
 from pydantic import PositiveInt
@@ -21,6 +18,7 @@ from unweave.studies.drawing import (
     DASHES,
     INK,
     MUTED,
+    Axes,
     Values,
     batch_axis,
     draw_bias,
@@ -35,9 +33,6 @@ from unweave.theory import Encodings, Estimates, encodings_of, expected_estimate
 from unweave.theory.bias import BatchEstimator, Quantity
 from unweave.training.records import Number
 from unweave.training.run import Run
-
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
 
 SIZE, DIMENSION, SCALE, BATCH, DRAWS = 10_000, 3, 0.1, 64, 2000
 DIMENSIONS = (1, 2, 3, 4, 6, 8)

@@ -4,12 +4,10 @@ The prior is a mixture of four Gaussians. Beta weights the rate and alpha KL(p(z
 them is varied at a time.
 """
 
-from __future__ import annotations
-
 import dataclasses
 import math
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any, Literal, NotRequired
+from typing import Any, Literal, NotRequired
 
 import numpy as np
 import torch
@@ -36,6 +34,8 @@ from unweave.studies.drawing import (
     INK,
     MUTED,
     ORANGE,
+    Axes,
+    Figure,
     Values,
     draw_density,
     letter_panels,
@@ -49,10 +49,6 @@ from unweave.studies.texts import Texts
 from unweave.studies.workspace import Claim, Numbers, Result, Workspace
 from unweave.training.records import Number
 from unweave.training.run import Run
-
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
-    from matplotlib.figure import Figure
 
 DATA = Pinwheel()
 BETAS, ALPHAS = PINWHEEL_BETAS, PINWHEEL_ALPHAS  # [Mathieu2018] fig. 2
@@ -137,22 +133,6 @@ def _setting() -> dict[str, Any]:
     }
 
 
-def _parts() -> dict[str, Part]:
-    """Return the networks of both figures: their rows with more weights, and three more rows.
-
-    These are the last two betas with the released code's rate, large ones trained longer, and the
-    other reading of the data.
-    """
-    text = dataclasses.replace(DATA, convention="text")
-    return {
-        "top": Part("beta", (*BETAS, *LARGER_BETAS), len(BETAS)),
-        "bottom": Part("alpha", (*ALPHAS, *LARGER_ALPHAS), len(ALPHAS)),
-        "twice": Part("beta", BETAS[-2:], 2, prior=GaussianMixture(scales=_TWICE)),
-        "longer": Part("beta", LIMIT_BETAS, 0, steps=LONGER),
-        "text": Part("beta", BETAS, len(BETAS), text),
-    }
-
-
 @dataclasses.dataclass(frozen=True)
 class Part:
     """Networks with several values of one of the two weights."""
@@ -190,6 +170,22 @@ class Part:
             for name in names
         }
         return Row(self.weights, self.inside, self.steps or STEPS, networks, measures)
+
+
+def _parts() -> dict[str, Part]:
+    """Return the networks of both figures: their rows with more weights, and three more rows.
+
+    These are the last two betas with the released code's rate, large ones trained longer, and the
+    other reading of the data.
+    """
+    text = dataclasses.replace(DATA, convention="text")
+    return {
+        "top": Part("beta", (*BETAS, *LARGER_BETAS), len(BETAS)),
+        "bottom": Part("alpha", (*ALPHAS, *LARGER_ALPHAS), len(ALPHAS)),
+        "twice": Part("beta", BETAS[-2:], 2, prior=GaussianMixture(scales=_TWICE)),
+        "longer": Part("beta", LIMIT_BETAS, 0, steps=LONGER),
+        "text": Part("beta", BETAS, len(BETAS), text),
+    }
 
 
 def study() -> Study:
@@ -283,8 +279,7 @@ def _density(network: Network, z: torch.Tensor) -> Values:
     """Return q(z) of the data at points (S, 2), with encodings at least as wide as a pixel."""
     mean, scales = torch.from_numpy(unpack_array(network.facts[PICTURES], -1, 4)).split(2, 1)
     wide = DiagonalGaussian(mean, 0.5 * (scales.square() + (2 * EDGE / SIDE) ** 2).log())
-    density: Values = log_aggregate(network.run.latent, wide, z)[:, 0].exp().numpy()
-    return density
+    return log_aggregate(network.run.latent, wide, z)[:, 0].exp().numpy()
 
 
 def _levels(density: Values) -> list[float]:

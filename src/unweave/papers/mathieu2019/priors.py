@@ -1,12 +1,9 @@
 """[Mathieu2019] fig. 5 and 6: Student-t and mixture priors, and which change under a rotation."""
 
-from __future__ import annotations
-
 import dataclasses
 import itertools
 import math
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING
 
 import numpy as np
 import torch
@@ -35,6 +32,8 @@ from unweave.studies.drawing import (
     DASHES,
     MUTED,
     ORANGE,
+    Axes,
+    Figure,
     Values,
     draw_density,
     letter_panels,
@@ -49,10 +48,6 @@ from unweave.studies.workspace import Claim, Measured, Numbers, Result, Workspac
 from unweave.theory import BeforeAfter, theorem_2
 from unweave.training.records import Number
 from unweave.training.run import Run
-
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
-    from matplotlib.figure import Figure
 
 Block = StudentT | Gaussian | Sparse
 Priors = dict[str, Block]

@@ -13,10 +13,8 @@ Runs of one prior train together whatever their slice, unless `--networks` leave
 `unweave reproduce mathieu2019 fig2 --networks 60` trains the first slice alone.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable, Mapping
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
@@ -32,6 +30,8 @@ from unweave.studies.drawing import (
     INK,
     MUTED,
     ORANGE,
+    Axes,
+    Figure,
     Values,
     letter_panels,
     panels,
@@ -45,10 +45,6 @@ from unweave.studies.texts import Texts
 from unweave.studies.workspace import Claim, Measured, Numbers, Result, Workspace
 from unweave.training.records import Number
 from unweave.training.run import Run
-
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
-    from matplotlib.figure import Figure
 
 Setting = tuple[str, float]  # the prior, and its beta or degrees of freedom
 

@@ -6,10 +6,8 @@ On a GPU networks of one gamma train together, 18 at a time: 20 ms a step on an 
 all.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, NotRequired
+from typing import NotRequired
 
 import numpy as np
 from typing_extensions import TypedDict
@@ -20,7 +18,16 @@ from unweave.latents import Sparse
 from unweave.metrics import Table
 from unweave.papers.stand_in import is_stand_in, stand_in_text
 from unweave.presets import preset
-from unweave.studies.drawing import BLUE, MUTED, ORANGE, draw_means, letter_panels, panels
+from unweave.studies.drawing import (
+    BLUE,
+    MUTED,
+    ORANGE,
+    Axes,
+    Figure,
+    draw_means,
+    letter_panels,
+    panels,
+)
 from unweave.studies.forms import Traversals
 from unweave.studies.images import draw_pictures, traversals_png
 from unweave.studies.intervals import mean_over_networks
@@ -29,10 +36,6 @@ from unweave.studies.texts import Texts
 from unweave.studies.workspace import Claim, Numbers, Result, Workspace
 from unweave.training.records import Matrix, Number
 from unweave.training.run import Run
-
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
-    from matplotlib.figure import Figure
 
 Setting = tuple[float, float]  # gamma, the weight of the spike, and alpha
 Pairs = Sequence[tuple[Setting, Setting]]

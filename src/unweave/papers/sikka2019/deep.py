@@ -1,12 +1,10 @@
 """Figures 2 and 3 of [Sikka2019]: many deep beta-VAEs over beta, their terms and claims."""
 
-from __future__ import annotations
-
 import itertools
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
-from typing import TYPE_CHECKING, Any, NamedTuple, NotRequired
+from typing import Any, NamedTuple, NotRequired
 
 import numpy as np
 import torch
@@ -21,7 +19,7 @@ from unweave.networks import MLP
 from unweave.objectives import BetaVAE, Nets
 from unweave.objectives.importance import particle_bound
 from unweave.presets.sikka2019 import BATCH, deep
-from unweave.studies.drawing import BLUE, INK, MUTED, PURPLE, SKY, Values
+from unweave.studies.drawing import BLUE, INK, MUTED, PURPLE, SKY, Axes, Values
 from unweave.studies.forms import Packed
 from unweave.studies.intervals import RESAMPLES, resampled_interval, two_sigma_interval
 from unweave.studies.study import Network, NotTrained, Results, Study
@@ -30,9 +28,6 @@ from unweave.studies.workspace import Claim, Measured, Numbers
 from unweave.theory import match_latents
 from unweave.training.records import Number
 from unweave.training.run import Run
-
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
 
 SAMPLES = 1000  # of q(z|x) for each observation, as in app. C
 TERMS = {

@@ -1,10 +1,8 @@
 """Figure 1: the linear beta-VAE.  [Sikka2019] sec. IV-B."""
 
-from __future__ import annotations
-
 import itertools
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import torch
@@ -20,7 +18,18 @@ from unweave.models import VAEModel as VAE
 from unweave.networks import MLP
 from unweave.objectives import BetaVAE
 from unweave.papers.sikka2019.deep import Truth, inference_errors
-from unweave.studies.drawing import BLUE, DASHES, INK, MUTED, ORANGE, Values, letter_panels, panels
+from unweave.studies.drawing import (
+    BLUE,
+    DASHES,
+    INK,
+    MUTED,
+    ORANGE,
+    Axes,
+    Figure,
+    Values,
+    letter_panels,
+    panels,
+)
 from unweave.studies.intervals import range_interval
 from unweave.studies.study import Results, Study
 from unweave.studies.texts import Texts
@@ -29,10 +38,6 @@ from unweave.theory import Optimum, Solution, solve
 from unweave.theory.identities import double
 from unweave.training.records import Number
 from unweave.training.run import Run
-
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
-    from matplotlib.figure import Figure
 
 MIXING = 0.5 * (1 + np.eye(128, 2))  # sec. IV-B: N = 128, k = 2, A_ij = (1 + delta_ij) / 2
 BETAS = np.unique(np.concatenate([np.geomspace(0.05, 100, 400), np.linspace(0.7, 1.6, 901)]))

@@ -1,9 +1,6 @@
 """Figure 2: deep beta-VAEs on mixed digits.  [Sikka2019] sec. V, app. C."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -13,15 +10,21 @@ from unweave.papers.sikka2019 import deep
 from unweave.papers.sikka2019.deep import SAMPLES
 from unweave.papers.sikka2019.orders import falls
 from unweave.presets.sikka2019 import MIXED_BETAS, MIXED_DIGITS
-from unweave.studies.drawing import BLUE, DASHES, ORANGE, PURPLE, Values, letter_panels, panels
+from unweave.studies.drawing import (
+    BLUE,
+    DASHES,
+    ORANGE,
+    PURPLE,
+    Figure,
+    Values,
+    letter_panels,
+    panels,
+)
 from unweave.studies.images import pack_array, unpack_array
 from unweave.studies.study import PICTURES, Network, Results, Study
 from unweave.studies.texts import Texts
 from unweave.studies.workspace import Claim, Numbers, Result, Workspace
 from unweave.theory import Solution, solve
-
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
 
 SWEEP = deep.Sweep(MIXED_DIGITS, latents=10, betas=MIXED_BETAS, seeds=tuple(range(100)))
 _GRID = np.geomspace(0.08, 60, 1500)  # and where latents die
@@ -68,8 +71,7 @@ def _pictured(results: Results) -> list[Network]:
 def _loadings(networks: Sequence[Network]) -> Values:
     """Return the digits as columns of A, (N, k)."""
     digits = next(each.facts[PICTURES] for each in networks if PICTURES in each.facts)
-    loadings: Values = unpack_array(digits, -1, SWEEP.latents, dtype=np.uint8) / 255
-    return loadings
+    return unpack_array(digits, -1, SWEEP.latents, dtype=np.uint8) / 255
 
 
 def _closed(loadings: Values) -> list[Solution]:
