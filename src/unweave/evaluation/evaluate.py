@@ -19,7 +19,7 @@ import warnings
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypedDict, TypeVar, Unpack, overload
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeVar, Unpack, overload
 
 import numpy as np
 from torch import Tensor
@@ -151,24 +151,29 @@ def aggregates(
     return parts
 
 
-class EvaluateOptions(MetricOptions, total=False):
-    """All that `evaluate` takes by name."""
-
-    metrics: str | Sequence[Any] | None
-    codes: Codes
-    seed: int
-    on: Scorer | None
-
-
 @overload
 def evaluate(
-    models: FittedModel, rows: int = ..., **options: Unpack[EvaluateOptions]
+    models: FittedModel,
+    rows: int = ...,
+    *,
+    metrics: str | Sequence[Any] | None = ...,
+    codes: Codes = ...,
+    seed: int = ...,
+    on: Scorer | None = ...,
+    **options: Unpack[MetricOptions],
 ) -> Scores: ...
 
 
 @overload
 def evaluate(
-    models: Sequence[FittedModel], rows: int = ..., **options: Unpack[EvaluateOptions]
+    models: Sequence[FittedModel],
+    rows: int = ...,
+    *,
+    metrics: str | Sequence[Any] | None = ...,
+    codes: Codes = ...,
+    seed: int = ...,
+    on: Scorer | None = ...,
+    **options: Unpack[MetricOptions],
 ) -> list[Scores]: ...
 
 
@@ -330,23 +335,27 @@ def map_tables(
         yield *waiting.popleft(), result
 
 
-class DescribeOptions(TypedDict, total=False):
-    """All that `describe` takes by name."""
-
-    rows: int | None
-    samples: int
-    observations: int
-    particles: int
-    seed: int
-
-
 @overload
-def describe(models: FittedModel, **options: Unpack[DescribeOptions]) -> dict[str, Score]: ...
+def describe(
+    models: FittedModel,
+    *,
+    rows: int | None = ...,
+    samples: int = ...,
+    observations: int = ...,
+    particles: int = ...,
+    seed: int = ...,
+) -> dict[str, Score]: ...
 
 
 @overload
 def describe(
-    models: Sequence[FittedModel], **options: Unpack[DescribeOptions]
+    models: Sequence[FittedModel],
+    *,
+    rows: int | None = ...,
+    samples: int = ...,
+    observations: int = ...,
+    particles: int = ...,
+    seed: int = ...,
 ) -> list[dict[str, Score]]: ...
 
 

@@ -3,7 +3,7 @@
 import warnings
 from collections.abc import Callable, Iterable
 from pathlib import Path
-from typing import Any, TypedDict, Unpack, overload
+from typing import Any, overload
 
 import torch
 from torch import Tensor
@@ -25,23 +25,26 @@ from unweave.training.state import check_tensors
 from unweave.training.store import DataRecord, RunFolder, Store
 
 
-class LoadOptions(TypedDict, total=False):
-    """All that `load` takes by name."""
-
-    data: Any
-    split: AnySplit | None
-    device: str
-    network: Network | None
-
-
-@overload  # a text is one path, not one path a letter
-def load(  # type: ignore[overload-overlap]
-    path: str | Path, **options: Unpack[LoadOptions]
+@overload
+def load(  # type: ignore[overload-overlap]  # a text is one path, not one path a letter
+    path: str | Path,
+    *,
+    data: Any = ...,
+    split: AnySplit | None = ...,
+    device: str = ...,
+    network: Network | None = ...,
 ) -> FittedModel: ...
 
 
 @overload
-def load(path: Iterable[str | Path], **options: Unpack[LoadOptions]) -> list[FittedModel]: ...
+def load(
+    path: Iterable[str | Path],
+    *,
+    data: Any = ...,
+    split: AnySplit | None = ...,
+    device: str = ...,
+    network: Network | None = ...,
+) -> list[FittedModel]: ...
 
 
 def load(
