@@ -28,7 +28,7 @@ def test_examples_import_only_public_names():
 
 
 def test_the_examples_run_and_their_parts_pass_their_checks(monkeypatch, tmp_path):
-    assert len(BLOCKS) == 6
+    assert len(BLOCKS) == 7
     path = tmp_path / "examples.py"
     path.write_text("\n".join(BLOCKS))
     module = ModuleType("examples")

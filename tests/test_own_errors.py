@@ -228,6 +228,88 @@ class Number(VAEObjective):
         return elbo_terms(forward) | {"offset": Term(1.0, 0.5)}
 
 
+@uw.spec
+class Mistaken(VAEObjective):
+    """A loss that cannot be trained."""
+
+    mistake: str
+
+    def loss(self, forward, batch, noise):
+        value = forward.q.mean.square()
+        more = {
+            "columns": lambda: value,
+            "item": lambda: value.mean().item() * value.mean(),
+            "if": lambda: value.mean() if value.mean() > 1 else value.sum(),
+            "random": lambda: (value + torch.randn_like(value)).mean(),
+        }[self.mistake]()
+        return elbo_terms(forward) | {"more": Term(1.0, more)}
+
+
+@uw.spec
+class Doubtful(uw.Schedule):
+    """It is negative after the third step."""
+
+    def __call__(self, step):
+        return 3.0 - step
+
+    def __str__(self):
+        return "falling"
+
+
+@uw.spec
+class PerPixel(likelihoods.BaseLikelihood):
+    """It returns a distribution of torch, whose log_prob is not a sum."""
+
+    def __call__(self, raw):
+        return torch.distributions.Laplace(raw, 1.0)
+
+
+class SummedRates(uw.Gaussian):
+    """Its rates are summed over the batch, or a sum is over too many axes."""
+
+    def rate(self, q, p, z):
+        return super().rate(q, p, z).sum()
+
+
+def fit(**parts):
+    """Train a few steps on points."""
+    points = np.random.default_rng(0).random((40, 3)).astype(np.float32)
+    usual = {"latent": uw.Gaussian(2), "network": uw.MLP((4,)), "batch_size": 8}
+    return uw.fit(
+        points, seed=(0, 1), progress=False, **({"steps": 5, "split": "all"} | usual | parts)
+    )
+
+
+@pytest.mark.parametrize(
+    ("parts", "message"),
+    [
+        ({"objective": Mistaken("columns")},
+         r"Mistaken.loss, term more: expected one value, or .* 8 observations, got shape \(8, 2\)"),
+        ({"objective": uw.BetaVAE(beta=Doubtful())},
+         "Doubtful at step 4: expected a number of at least 0, got -1.0"),
+        ({"likelihood": PerPixel()},
+         r"Laplace.log_prob: expected one number for each of 8 observations, got shape \(8, 3\)"),
+        ({"latent": SummedRates(2)},
+         r"SummedRates.rate: expected one number for each of 8 observations, got shape \(\)"),
+    ],
+)  # fmt: skip
+def test_training_refuses_what_it_would_average_without_a_word(parts, message):
+    """All of these were trained before, on another loss than meant."""
+    with pytest.raises(ValueError, match=message):
+        fit(**parts)
+
+
+def test_a_schedule_is_not_asked_for_steps_after_the_last():
+    assert len(fit(objective=uw.BetaVAE(beta=Doubtful()), steps=3)) == 2
+
+
+@pytest.mark.parametrize("mistake", ["item", "if", "random"])
+def test_errors_of_vmap_say_what_a_loss_may_not_do(mistake):
+    with pytest.raises(RuntimeError, match=r"^vmap") as caught:
+        fit(objective=Mistaken(mistake))
+    assert any("use torch.where instead of `if`" in note for note in caught.value.__notes__)
+
+
 @pytest.mark.parametrize(
     ("call", "message"),
     [
