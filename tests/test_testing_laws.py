@@ -20,6 +20,7 @@ from unweave.testing import (
     check_latent,
     check_likelihood,
     check_metric,
+    check_network,
     check_objective,
 )
 
@@ -114,6 +115,12 @@ def test_a_neutral_point_with_a_small_penalty_is_caught():
     """A penalty on covariances of means is almost 0 at the initial weights."""
     with pytest.raises(AssertionError, match="must be the negative ELBO"):
         check_objective(uw.VAE(), neutral=uw.DIPVAE(off_diagonal=5.0, diagonal=0.0))
+
+
+def test_modules_ask_for_the_latent_space_that_they_were_made_for():
+    network = uw.Modules(lambda: nn.Linear(6, 4), lambda: nn.Linear(2, 6))
+    with pytest.raises(AssertionError, match=r"made for, as in check_network\(..., latent="):
+        check_network(network, shape=(6,))
 
 
 @uw.spec
