@@ -196,14 +196,15 @@ def test_mistakes_are_explained(call, message):
         call()
 
 
-@pytest.mark.parametrize(
-    ("data", "message"),
-    [(NoReturn(), "load: expected a dataset, got NoneType: return one"),
-     (OfNumpy(), "images: expected a tensor, got ndarray")],
-)  # fmt: skip
-def test_mistakes_of_a_dataset_are_explained(data, message):
-    with pytest.raises(AssertionError, match=message):
-        check_dataset(data)
+@pytest.mark.parametrize("use", [check_dataset, uw.fit])
+def test_a_load_that_returns_no_dataset_is_explained(use):
+    with pytest.raises(ValueError, match=r"NoReturn\.load: expected a dataset, got NoneType"):
+        use(NoReturn())
+
+
+def test_a_dataset_of_numpy_arrays_is_explained():
+    with pytest.raises(AssertionError, match="images: expected a tensor, got ndarray"):
+        check_dataset(OfNumpy())
 
 
 def test_a_setting_without_an_annotation_is_refused():

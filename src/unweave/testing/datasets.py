@@ -6,7 +6,7 @@ import torch
 
 from unweave.core.noise import seeded
 from unweave.data import Data
-from unweave.data.dataset import MISSING, Dataset
+from unweave.data.dataset import MISSING, load_dataset
 from unweave.latents import Gaussian
 from unweave.networks import MLP
 from unweave.objectives import VAE
@@ -26,12 +26,7 @@ def check_dataset(data: Data) -> None:
     Whether the factors are those of the observations is for you to test.
     """
     check_spec(data, Run(data=data))
-    dataset = data.load(CPU)
-    require(
-        isinstance(dataset, Dataset),
-        f"load: expected a dataset, got {type(dataset).__name__}: return one, such as "
-        "array_dataset(...).to(device)",
-    )
+    dataset = load_dataset(data, CPU)
     require(dataset.size > 1, f"expected several observations, got {dataset.size}")
     index = torch.arange(0, dataset.size, max(1, dataset.size // 50))
     x = dataset.images(index)
