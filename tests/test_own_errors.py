@@ -4,6 +4,7 @@ import importlib
 import json
 import linecache
 import sys
+from importlib.metadata import EntryPoint
 
 import numpy as np
 import pytest
@@ -11,6 +12,7 @@ import torch
 
 import unweave as uw
 from unweave import likelihoods
+from unweave.catalogue.fields import listing
 from unweave.core import parts, spec
 from unweave.core.assignments import override
 from unweave.latents import DiagonalGaussian, SampledRateBlock
@@ -407,3 +409,14 @@ class Sizeless(SampledRateBlock):
 def test_a_block_without_a_size_is_explained():
     with pytest.raises(AssertionError, match=r"Sizeless has no `size`.*as in size: int = 10"):
         check_latent(Sizeless())
+
+
+def test_a_wrong_name_that_is_near_that_of_an_entry_point_is_answered_with_it(monkeypatch):
+    entry = EntryPoint("capped-vae", "elsewhere:Other", parts.GROUP)
+    monkeypatch.setattr(parts, "entry_points", lambda group: [entry])
+    for call in (
+        lambda: override(Run, ["objective=caped-vae"]),
+        lambda: listing("objective=caped-vae"),
+    ):
+        with pytest.raises(ValueError, match=r"did you mean 'capped-vae'\?$"):
+            call()

@@ -7,8 +7,7 @@ import warnings
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from types import FunctionType
-from typing import Literal, SupportsFloat, Unpack, get_args
+from typing import Any, Literal, SupportsFloat, Unpack, cast, get_args
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -423,16 +422,15 @@ def find_metrics(choice: MetricChoice) -> dict[str, Metric]:
 
 def _function_named(name: str) -> Callable[..., Score | float]:
     """Return the function "module:function" of an imported module."""
-    value = find_object(name)
+    value: Any = find_object(name)
     if callable(value) and not isinstance(value, type):
-        function: Callable[..., Score | float] = value
-        return function
+        return cast(Callable[..., Score | float], value)
     module, _, path = name.partition(":")
-    names = [n for n, each in vars(sys.modules[module]).items() if isinstance(each, FunctionType)]
+    near = suggestion(path, vars(sys.modules[module])).strip()
     raise ValueError(
         f"expected a metric named {path} in {module}, a function decorated with "
-        f"@unweave.metrics.metric, got {'nothing' if value is None else repr(value)}"
-        + (f": {hint.rstrip()}" if value is None and (hint := suggestion(path, names)) else "")
+        f"@unweave.metrics.metric, got "
+        + (f"nothing: {near}".rstrip(": ") if value is None else repr(value))
     )
 
 
@@ -444,8 +442,7 @@ def _metrics_from_function(function: Callable[..., Score | float]) -> dict[str, 
         )
     if isinstance(function, partial):
         raise TypeError(
-            "expected a metric with a name, got a functools.partial: give it a name and a protocol "
-            "('' if it has none), as in Metric('my_metric', '', partial(...))"
+            "a partial has no name: use Metric('my_metric', protocol or '', partial(...))"
         )
     name = getattr(function, "__name__", type(function).__name__)
     if "inputs" in inspect.signature(function).parameters:
