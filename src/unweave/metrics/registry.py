@@ -410,8 +410,7 @@ def find_metrics(choice: MetricChoice) -> dict[str, Metric]:
             f"{choice} is a metric of trained models, not of a table of codes: use `unweave "
             f"evaluate RUNS --metrics {choice}` or unweave.evaluate(models, metrics={choice!r})"
         )
-    entry = announced().get(choice)
-    if entry is not None or ":" in choice:
+    if (entry := announced().get(choice)) or ":" in choice:
         import_module((entry.module if entry else choice).partition(":")[0])
         return _metrics_from_function(_function_named(entry.value if entry else choice))
     short = [*groups, *dict.fromkeys(m.name for m in every.values()), *MODEL_METRICS]
