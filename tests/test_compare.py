@@ -491,3 +491,8 @@ def test_latents_whose_posteriors_are_all_alike_are_not_listed():
         runs.append(replace(run, run=replace(run.run, latent=uw.Gaussian(2))))
     (group,) = compare_runs(runs).sections[0].groups
     assert [(each.latent, len(each.found_by)) for each in group.latents] == [("0", 3)]
+
+
+def test_a_page_about_models_asks_for_their_comparison(tmp_path):
+    with pytest.raises(TypeError, match=r"expected a comparison, got a list: pass uw.compare"):
+        uw.write_comparison([], tmp_path / "page.html")

@@ -28,7 +28,7 @@ def test_examples_import_only_public_names():
 
 
 def test_the_examples_run_and_their_parts_pass_their_checks(monkeypatch, tmp_path):
-    assert len(BLOCKS) == 6
+    assert len(BLOCKS) == 7
     path = tmp_path / "examples.py"
     path.write_text("\n".join(BLOCKS))
     module = ModuleType("examples")
@@ -40,3 +40,12 @@ def test_the_examples_run_and_their_parts_pass_their_checks(monkeypatch, tmp_pat
     scores, _ = uw.evaluate(module.models, rows=200, metrics=["mig", module.strongest_link])
     assert any("strongest_link" in name for name in scores)
     assert all(np.isfinite(float(score)) for score in scores.values())
+
+
+def test_the_example_of_a_block_in_the_docs_passes_its_check(monkeypatch, tmp_path):
+    text = (Path(__file__).parent.parent / "docs" / "latents.md").read_text()
+    (block,) = re.findall(r"```python\n(.*?)```", text.partition("## Your own block")[2], re.DOTALL)
+    path = tmp_path / "blocks.py"
+    path.write_text(block)
+    monkeypatch.syspath_prepend(tmp_path)
+    assert import_module("blocks").DoubleLaplace(3).factorised

@@ -4,6 +4,7 @@ import importlib
 import json
 import linecache
 import sys
+from importlib.metadata import EntryPoint
 
 import numpy as np
 import pytest
@@ -11,6 +12,7 @@ import torch
 
 import unweave as uw
 from unweave import likelihoods
+from unweave.catalogue.fields import listing
 from unweave.core import parts, spec
 from unweave.core.assignments import override
 from unweave.latents import DiagonalGaussian, SampledRateBlock
@@ -196,14 +198,15 @@ def test_mistakes_are_explained(call, message):
         call()
 
 
-@pytest.mark.parametrize(
-    ("data", "message"),
-    [(NoReturn(), "load: expected a dataset, got NoneType: return one"),
-     (OfNumpy(), "images: expected a tensor, got ndarray")],
-)  # fmt: skip
-def test_mistakes_of_a_dataset_are_explained(data, message):
-    with pytest.raises(AssertionError, match=message):
-        check_dataset(data)
+@pytest.mark.parametrize("use", [check_dataset, uw.fit])
+def test_a_load_that_returns_no_dataset_is_explained(use):
+    with pytest.raises(ValueError, match=r"NoReturn\.load: expected a dataset, got NoneType"):
+        use(NoReturn())
+
+
+def test_a_dataset_of_numpy_arrays_is_explained():
+    with pytest.raises(AssertionError, match="images: expected a tensor, got ndarray"):
+        check_dataset(OfNumpy())
 
 
 def test_a_setting_without_an_annotation_is_refused():
@@ -226,6 +229,88 @@ class Number(VAEObjective):
 
     def loss(self, forward, batch, noise):
         return elbo_terms(forward) | {"offset": Term(1.0, 0.5)}
+
+
+@uw.spec
+class Mistaken(VAEObjective):
+    """A loss that cannot be trained."""
+
+    mistake: str
+
+    def loss(self, forward, batch, noise):
+        value = forward.q.mean.square()
+        more = {
+            "columns": lambda: value,
+            "item": lambda: value.mean().item() * value.mean(),
+            "if": lambda: value.mean() if value.mean() > 1 else value.sum(),
+            "random": lambda: (value + torch.randn_like(value)).mean(),
+        }[self.mistake]()
+        return elbo_terms(forward) | {"more": Term(1.0, more)}
+
+
+@uw.spec
+class Doubtful(uw.Schedule):
+    """It is negative after the third step."""
+
+    def __call__(self, step):
+        return 3.0 - step
+
+    def __str__(self):
+        return "falling"
+
+
+@uw.spec
+class PerPixel(likelihoods.BaseLikelihood):
+    """It returns a distribution of torch, whose log_prob is not a sum."""
+
+    def __call__(self, raw):
+        return torch.distributions.Laplace(raw, 1.0)
+
+
+class SummedRates(uw.Gaussian):
+    """Its rates are summed over the batch, or a sum is over too many axes."""
+
+    def rate(self, q, p, z):
+        return super().rate(q, p, z).sum()
+
+
+def fit(**parts):
+    """Train a few steps on points."""
+    points = np.random.default_rng(0).random((40, 3)).astype(np.float32)
+    usual = {"latent": uw.Gaussian(2), "network": uw.MLP((4,)), "batch_size": 8}
+    return uw.fit(
+        points, seed=(0, 1), progress=False, **({"steps": 5, "split": "all"} | usual | parts)
+    )
+
+
+@pytest.mark.parametrize(
+    ("parts", "message"),
+    [
+        ({"objective": Mistaken("columns")},
+         r"Mistaken.loss, term more: expected one value, or .* 8 observations, got shape \(8, 2\)"),
+        ({"objective": uw.BetaVAE(beta=Doubtful())},
+         "Doubtful at step 4: expected a number of at least 0, got -1.0"),
+        ({"likelihood": PerPixel()},
+         r"Laplace.log_prob: expected one number for each of 8 observations, got shape \(8, 3\)"),
+        ({"latent": SummedRates(2)},
+         r"SummedRates.rate: expected one number for each of 8 observations, got shape \(\)"),
+    ],
+)  # fmt: skip
+def test_training_refuses_what_it_would_average_without_a_word(parts, message):
+    """All of these were trained before, on another loss than meant."""
+    with pytest.raises(ValueError, match=message):
+        fit(**parts)
+
+
+def test_a_schedule_is_not_asked_for_steps_after_the_last():
+    assert len(fit(objective=uw.BetaVAE(beta=Doubtful()), steps=3)) == 2
+
+
+@pytest.mark.parametrize("mistake", ["item", "if", "random"])
+def test_errors_of_vmap_say_what_a_loss_may_not_do(mistake):
+    with pytest.raises(RuntimeError, match=r"^vmap") as caught:
+        fit(objective=Mistaken(mistake))
+    assert any("use torch.where instead of `if`" in note for note in caught.value.__notes__)
 
 
 @pytest.mark.parametrize(
@@ -324,3 +409,14 @@ class Sizeless(SampledRateBlock):
 def test_a_block_without_a_size_is_explained():
     with pytest.raises(AssertionError, match=r"Sizeless has no `size`.*as in size: int = 10"):
         check_latent(Sizeless())
+
+
+def test_a_wrong_name_that_is_near_that_of_an_entry_point_is_answered_with_it(monkeypatch):
+    entry = EntryPoint("capped-vae", "elsewhere:Other", parts.GROUP)
+    monkeypatch.setattr(parts, "entry_points", lambda group: [entry])
+    for call in (
+        lambda: override(Run, ["objective=caped-vae"]),
+        lambda: listing("objective=caped-vae"),
+    ):
+        with pytest.raises(ValueError, match=r"did you mean 'capped-vae'\?$"):
+            call()

@@ -6,6 +6,7 @@ import json
 import linecache
 import shlex
 import sys
+from functools import partial
 from importlib.metadata import EntryPoint
 
 import numpy as np
@@ -253,8 +254,29 @@ def test_announced_names_replace_no_shipped_metric_and_classes_are_no_metrics(mo
     with pytest.raises(ValueError, match="udr is a metric of trained models"):
         find_metrics("udr")
     for choice in ("other", "elsewhere:Other"):
-        with pytest.raises(TypeError, match="expected a metric as a name, a function or a Metric"):
+        with pytest.raises(ValueError, match="expected a metric named Other in elsewhere, a func"):
             find_metrics(choice)
+    with pytest.raises(ValueError, match=r"lnk in elsewhere.* nothing: did you mean 'link'\?"):
+        find_metrics("elsewhere:lnk")
+    with pytest.raises(TypeError, match=r"a partial has no name: use Metric\("):
+        find_metrics(partial(find_metrics("elsewhere:link")["link"].compute))
+
+
+@uw.spec
+class Rate:
+    """A spec of a user's that is a setting of another."""
+
+    lr: float = 1.0
+
+
+@uw.spec
+class Nested(Mine):
+    rate: Rate = Rate()
+
+
+def test_the_fields_of_a_spec_inside_an_own_part_are_set_on_the_command_line():
+    run = override(Run, ["objective=test_own_parts:Nested", "objective.rate.lr=3"])
+    assert run.objective == Nested(rate=Rate(lr=3.0))
 
 
 def test_a_class_that_is_no_spec_or_of_another_place_is_refused():

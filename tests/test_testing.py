@@ -123,14 +123,6 @@ class Doubled(VAEObjective):
 
 
 @uw.spec
-class Summed(VAEObjective):
-    """One of its terms has a value for each latent variable."""
-
-    def loss(self, forward, batch, noise):
-        return elbo_terms(forward) | {"more": Term(1.0, forward.z.square())}
-
-
-@uw.spec
 class Misreported(VAEObjective):
     """It reports a sum over the batch, no rate, or a tenth of it."""
 
@@ -191,7 +183,6 @@ class Unrepeatable(VAEObjective):
         (Penalised("half"), "term penalty of player model: its gradient"),
         (Unrepeatable(), "terms of the loss: the same noise gives other values"),
         (Detached(), "finite differences"),
-        (Summed(), "term more: expected one value"),
         (Silent(), "must be None or a reason"),
         (Misreported("sum"), "term more: expected a mean over the batch, got a sum"),
         (Misreported("no rate"), "the terms of the model must include distortion"),

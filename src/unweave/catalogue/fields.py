@@ -13,7 +13,7 @@ from typing import Annotated, Any, Literal, NamedTuple, Union, get_args, get_ori
 from pydantic.fields import FieldInfo
 
 from unweave.core.hints import nearest
-from unweave.core.parts import announced, import_part, is_part_name
+from unweave.core.parts import announced, import_part, is_part_name, nearest_choice
 from unweave.core.spec import flat_members, members, to_json
 from unweave.latents import Product
 from unweave.training.flat_settings import value_text
@@ -130,7 +130,7 @@ def listing(path: str = "", width: int = 80) -> str:
     kinds = members(hint)
     shown = choices(hint, kind) if kind else kinds
     if not shown and kind:
-        raise ValueError(f"{kind!r} is not a choice of {name}: {nearest(kind, kinds)}")
+        raise ValueError(f"{kind!r} is not a choice of {name}: {nearest_choice(kind, kinds)}")
     value = getattr(owner, last)
     head = FieldText(name, _default(value), range_text(hint), meaning(type(owner), last))
     parts = [] if kind else [table([head], width)]

@@ -7,8 +7,14 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any, TypeVar, get_args, get_origin
 
-from unweave.core.hints import nearest, suggestion
-from unweave.core.parts import ImportedByName, announced, import_part, register
+from unweave.core.hints import suggestion
+from unweave.core.parts import (
+    ImportedByName,
+    announced,
+    import_part,
+    nearest_choice,
+    register,
+)
 from unweave.core.spec import (
     annotations_of,
     child_annotation,
@@ -139,8 +145,9 @@ def _chosen(name: str, annotation: Any, value: Any) -> Any:
     if float in flat_members(annotation) and not suggestion(value, union):
         kinds = ", ".join(sorted(union))
         raise ValueError(f"{name}: expected a number or a schedule ({kinds}), got {value!r}{own}")
+    hint = nearest_choice(value, union)
     number = " or a number" if float in flat_members(annotation) else ""
-    raise ValueError(f"{name}: {value!r} is not known: {nearest(value, union)[:-1]}{number}{own}.")
+    raise ValueError(f"{name}: {value!r} is not known: {hint[:-1]}{number}{own}{hint[-1]}")
 
 
 def _is_module(name: str) -> bool:

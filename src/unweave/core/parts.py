@@ -31,6 +31,7 @@ from pydantic_core import CoreSchema, PydanticSerializationError, core_schema
 
 from unweave.core.code_hash import is_outside, source_hash
 from unweave.core.context import within
+from unweave.core.hints import nearest, nearest_name
 
 GROUP = "unweave"  # of entry points
 _IDENTITY = re.compile(r"[^\W\d][\w.]*:[\w.]+@[0-9a-f]+").fullmatch  # of what is imported by name
@@ -125,6 +126,13 @@ def _module(name: str) -> ModuleType | None:
 def announced() -> dict[str, EntryPoint]:
     """The parts that installed packages announce, by the name of their entry point."""
     return {entry.name: entry for entry in entry_points(group=GROUP)}
+
+
+def nearest_choice(name: str, kinds: Iterable[str]) -> str:
+    """Return a hint at the kinds of a union, or at the entry point that a name is nearest to."""
+    choices, names = list(kinds), announced()
+    close = nearest_name(name, [*choices, *names])
+    return f"did you mean {close!r}?" if close in names else nearest(name, choices)
 
 
 def import_part(name: str) -> type:

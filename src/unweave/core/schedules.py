@@ -6,6 +6,7 @@ differ only in weights train together.
 
 import math
 from abc import ABC, abstractmethod
+from numbers import Real
 from typing import Annotated, Any, Literal
 
 from pydantic import Discriminator, Field, NonNegativeFloat, Tag
@@ -115,4 +116,12 @@ def at(weight: float | Schedule, step: int) -> float:
     >>> at(4.0, 100), at(Linear(0.0, 1.0, steps=10), 5)
     (4.0, 0.5)
     """
-    return weight(step) if isinstance(weight, Schedule) else weight
+    if not isinstance(weight, Schedule):
+        return weight
+    value = weight(step)
+    if not (isinstance(value, Real) and 0 <= value < math.inf):
+        raise ValueError(
+            f"{type(weight).__name__} at step {step:,}: expected a number of at least 0, got "
+            f"{value!r}"
+        )
+    return float(value)

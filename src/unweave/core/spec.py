@@ -408,7 +408,7 @@ def default_json(cls: type, name: str) -> Any:
     if dataclasses.is_dataclass(cls):
         for field in dataclasses.fields(cls):
             if field.name == name and field.default is not dataclasses.MISSING:
-                return to_json(field.default)
+                return adapter(fields_of(cls)[name]).dump_python(field.default, mode="json")
     return {}
 
 

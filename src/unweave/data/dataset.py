@@ -369,6 +369,17 @@ class DataSpec(Protocol):
         """Load the data onto a device."""
 
 
+def load_dataset(data: Any, device: torch.device) -> Dataset:
+    """Load the data of a spec; raise a ValueError if its `load` returns no dataset."""
+    dataset: object = data.load(device)
+    if not isinstance(dataset, Dataset):
+        raise ValueError(
+            f"{type(data).__name__}.load: expected a dataset, got {type(dataset).__name__}: return "
+            "one, such as array_dataset(...).to(device)"
+        )
+    return dataset
+
+
 class DatasetWithCodes(Dataset):
     """A dataset whose factors are in memory."""
 

@@ -24,6 +24,7 @@ from unweave.data import (
     from_array,
     read_like,
 )
+from unweave.data.dataset import load_dataset
 from unweave.data.files.new_observations import arrange_like, as_array_like
 from unweave.data.sources import from_path
 from unweave.data.splits import split_of
@@ -482,5 +483,5 @@ def as_data(data: Any, device: torch.device) -> tuple[Data, Dataset]:
             "with @unweave.spec"
         )
     if isinstance(data, DataSpec):
-        return data, data.load(device)
+        return data, load_dataset(data, device)
     return from_array(data, device=device)

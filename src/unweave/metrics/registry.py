@@ -2,16 +2,18 @@
 
 import inspect
 import logging
+import sys
 import warnings
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Literal, SupportsFloat, Unpack, get_args
+from functools import partial
+from typing import Any, Literal, SupportsFloat, Unpack, cast, get_args
 
 import numpy as np
 from numpy.typing import ArrayLike
 
 from unweave.core.bibliography import cited, entries_for
-from unweave.core.hints import nearest
+from unweave.core.hints import nearest, suggestion
 from unweave.core.parts import announced, find_object, import_module
 from unweave.metrics.arrays import Seed, as_codes, as_factors, real_factors
 from unweave.metrics.beta_vae_score import beta_vae_score
@@ -408,15 +410,27 @@ def find_metrics(choice: MetricChoice) -> dict[str, Metric]:
             f"{choice} is a metric of trained models, not of a table of codes: use `unweave "
             f"evaluate RUNS --metrics {choice}` or unweave.evaluate(models, metrics={choice!r})"
         )
-    if entry := announced().get(choice):
-        return _metrics_from_function(entry.load())
-    if ":" in choice:
-        import_module(choice.partition(":")[0])
-        return _metrics_from_function(find_object(choice))
+    if (entry := announced().get(choice)) or ":" in choice:
+        import_module((entry.module if entry else choice).partition(":")[0])
+        return _metrics_from_function(_function_named(entry.value if entry else choice))
     short = [*groups, *dict.fromkeys(m.name for m in every.values()), *MODEL_METRICS]
     full = [*every, *MODEL_METRICS.values()]
     hint = nearest(choice, full, most_listed=0) if "/" in choice else nearest(choice, short)
     raise ValueError(f"metric {choice!r} is not known: {hint}")
+
+
+def _function_named(name: str) -> Callable[..., Score | float]:
+    """Return the function "module:function" of an imported module."""
+    value: Any = find_object(name)
+    if callable(value) and not isinstance(value, type):
+        return cast(Callable[..., Score | float], value)
+    module, _, path = name.partition(":")
+    near = suggestion(path, vars(sys.modules[module])).strip()
+    raise ValueError(
+        f"expected a metric named {path} in {module}, a function decorated with "
+        f"@unweave.metrics.metric, got "
+        + (f"nothing: {near}".rstrip(": ") if value is None else repr(value))
+    )
 
 
 def _metrics_from_function(function: Callable[..., Score | float]) -> dict[str, Metric]:
@@ -424,6 +438,10 @@ def _metrics_from_function(function: Callable[..., Score | float]) -> dict[str, 
         raise TypeError(
             f"expected a metric as a name, a function or a Metric, got {function!r}: give 'mig' "
             "or a function of codes and factors"
+        )
+    if isinstance(function, partial):
+        raise TypeError(
+            "a partial has no name: use Metric('my_metric', protocol or '', partial(...))"
         )
     name = getattr(function, "__name__", type(function).__name__)
     if "inputs" in inspect.signature(function).parameters:

@@ -26,12 +26,21 @@ class ForwardPass(NamedTuple):
     @property
     def distortion(self) -> Tensor:
         """-log p(x|z) of every observation, (B,)."""
-        return -self.px.log_prob(self.x)
+        return -self._per_row("log_prob", self.px, self.px.log_prob(self.x))
 
     @property
     def rate(self) -> Tensor:
         """KL(q(z|x) || p(z)) of every observation, (B,)."""
-        return self.latent.rate(self.q, self.p, self.z)
+        return self._per_row("rate", self.latent, self.latent.rate(self.q, self.p, self.z))
+
+    def _per_row(self, name: str, owner: object, value: Tensor) -> Tensor:
+        """Return a value that has one number for each observation, or raise a ValueError."""
+        if value.shape != (len(self.x),):
+            raise ValueError(
+                f"{type(owner).__name__}.{name}: expected one number for each of {len(self.x)} "
+                f"observations, got shape {tuple(value.shape)}"
+            )
+        return value
 
     @property
     def hard_samples(self) -> Tensor:

@@ -9,7 +9,7 @@ write `model_loss` if one forward pass is not enough.
 """
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from types import MappingProxyType
 from typing import Any, ClassVar, Literal, NamedTuple, TypeVar, cast
 
@@ -17,6 +17,7 @@ import torch
 from torch import Tensor, nn
 
 from unweave.aggregate import Estimator
+from unweave.core.hints import check_choice, nearest
 from unweave.core.noise import Noise
 from unweave.core.optimisers import Adam
 from unweave.core.row_division import rowwise
@@ -77,6 +78,7 @@ class Nets(nn.Module):
     @rowwise
     def critic(self, z: Tensor, name: str = CRITIC) -> Tensor:
         """Compute the logits of a critic on codes z."""
+        check_choice("critic", name, self.critics)
         return as_float32(cast(Tensor, self.critics[name](z)))
 
     def forward(self, function: Callable[..., T], *arguments: object) -> T:
@@ -175,11 +177,29 @@ class VAEObjective(BaseObjective):
 
     def model_loss(self, nets: Nets, batch: Batch, noise: Noise, carry: Carry) -> Loss:
         forward = nets.model(batch.x, noise)
-        return checked_terms(self, self.loss(forward, batch, noise)), carry_from(forward)
+        return self.loss(forward, batch, noise), carry_from(forward)
 
 
-def checked_terms(objective: object, terms: Any) -> Terms:
-    """Return the terms of a loss, or raise a ValueError that says what a loss returns."""
+def checked(update: Update) -> Update:
+    """Return the update with a loss that raises a ValueError if what it returns is no loss."""
+
+    def loss(nets: Nets, batch: Batch, noise: Noise, carry: Carry) -> Loss:
+        returned: Any = update.loss(nets, batch, noise, carry)
+        if not (
+            isinstance(returned, tuple) and len(returned) == 2 and isinstance(returned[1], Mapping)
+        ):
+            raise ValueError(
+                f"{_loss_name(update)}: expected the terms and a dict of tensors for later "
+                f"updates, as in `return terms, {{}}`, got a {type(returned).__name__}"
+            )
+        terms, carry = returned
+        _check_terms(_loss_name(update), terms, len(batch.x))
+        return terms, carry
+
+    return Update(update.player, loss)
+
+
+def _check_terms(where: str, terms: Any, rows: int) -> None:
     wrong = (
         terms
         if not isinstance(terms, dict)
@@ -187,17 +207,47 @@ def checked_terms(objective: object, terms: Any) -> Terms:
     )
     if not isinstance(terms, dict) or wrong is not None:
         raise ValueError(
-            f"{type(objective).__name__}.loss: expected a dict of terms, such as "
+            f"{where}: expected a dict of terms, such as "
             '{"distortion": Term(1.0, forward.distortion), ...}, got '
             f"{'a dict with ' if isinstance(terms, dict) else ''}a {type(wrong).__name__}"
         )
     for name, term in terms.items():
         if not isinstance(term.value, Tensor):
             raise ValueError(
-                f"{type(objective).__name__}.loss: expected a tensor as the value of the term "
-                f"{name}, got {term.value!r}"
+                f"{where}: expected a tensor as the value of the term {name}, got {term.value!r}"
             )
-    return terms
+        if tuple(term.value.shape) not in ((), (rows,)):
+            raise ValueError(
+                f"{where}, term {name}: expected one value, or one for each of {rows} "
+                f"observations, got shape {tuple(term.value.shape)}"
+            )
+
+
+def _loss_name(update: Update) -> str:
+    """Name the method that a user wrote, such as "MyVAE.loss"."""
+    objective = getattr(update.loss, "__self__", None)
+    if objective is None:
+        return f"the loss of player {update.player}"
+    alone = update.loss.__func__ is VAEObjective.model_loss  # type: ignore[attr-defined]
+    method = "loss" if alone else update.loss.__name__
+    return f"{type(objective).__name__}.{method}"
+
+
+def check_players(updates: Sequence[Update], nets: Nets) -> None:
+    """Raise unless each update has a player with parameters, and each player an update."""
+    owners = {nets.player_of(name) for name, _ in nets.named_parameters()}
+    players = [update.player for update in updates]
+    for player in players:
+        if player not in owners:
+            raise ValueError(
+                f"updates: no network belongs to the player {player!r}: {nearest(player, owners)} "
+                "Players other than the model need an entry in `critics`"
+            )
+    if idle := sorted(owners - {*players}):
+        raise ValueError(
+            f"updates: the player {idle[0]!r} has none, so it would never learn: add "
+            f"Update({idle[0]!r}, ...)"
+        )
 
 
 def total(terms: Terms) -> Tensor:

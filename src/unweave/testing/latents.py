@@ -9,6 +9,7 @@ from unweave.networks import MLP
 from unweave.objectives import VAE
 from unweave.testing.laws import (
     DRAWS,
+    check_gradient,
     check_mean,
     check_noise,
     check_spec,
@@ -26,7 +27,8 @@ def check_latent(block: Latent) -> None:
     The spec survives a round trip through JSON; sizes and shapes agree; samples of posterior and
     prior are functions of the noise that they are given, and have the stated moments and densities,
     which are products where variables are stated to be independent; the rate is the mean of log
-    q(z|x) - log p(z), also of each variable; the code of a variable depends on its posterior alone;
+    q(z|x) - log p(z), also of each variable; gradients agree with finite differences; the code of a
+    variable depends on its posterior alone, and on no other observation;
     everything works under `torch.vmap`; traversals are finite; and the block trains in lanes and
     after an interruption.
     """
@@ -34,6 +36,10 @@ def check_latent(block: Latent) -> None:
         hasattr(block, "size"),
         f"{type(block).__name__} has no `size`, the number of columns of z: add a setting, as in "
         "size: int = 10",
+    )
+    require(
+        isinstance(block.outputs, int),
+        f"outputs: expected a number, got {block.outputs!r}: make it a property",
     )
     check_spec(block, Run(latent=block))
     require(sum(block.variables) == block.size, "variables must add up to the size of the block")
@@ -75,6 +81,7 @@ def check_latent(block: Latent) -> None:
         _check_product("p(z)", p, drawn)
     _check_marginals("p(z)", block, p, drawn)
     _check_codes(block)
+    _check_gradients(block, raw)
     for name, values in zip(block.names, block.traversal_values(p, 5), strict=True):
         require(values.isfinite().all(), f"traversal of {name}: its values must be finite")
     _check_mapped(block)
@@ -104,6 +111,12 @@ def _check_codes(block: Latent) -> None:
     q = block.posterior(raw)
     z = with_hard_samples(q).rsample(Noise(7))
     codes, log_q = block.codes(q), q.log_marginals(z)
+    for again in (block.codes(q), torch.cat([block.codes(block.posterior(r[None])) for r in raw])):
+        require(
+            torch.allclose(again, codes, rtol=1e-9, atol=1e-12),
+            "codes: an observation has another code each time, or among other observations: "
+            "compute it from its own row of q(z|x) alone, without random numbers",
+        )
     for name, same in zip(block.names, (codes == codes[:1]).all(0), strict=True):
         require(not same, f"code of {name}: the same for all outputs of the encoder")
     for output, values in enumerate(raw.flip(0).T):
@@ -117,6 +130,29 @@ def _check_codes(block: Latent) -> None:
                 not wrong,
                 f"code of {name}: output {output} of the encoder changes it, but not q(z_v|x)",
             )
+
+
+def _check_gradients(block: Latent, raw: Tensor) -> None:
+    """Samples, densities and rates pass on the gradient that trains the encoder.
+
+    Discrete variables may be rounded, with the gradient of relaxed samples.
+    """
+    prior = _prior(block)
+    z = block.posterior(raw).rsample(Noise(8)).detach()
+    rounded = (block.hard_samples(z) == z).all(0)
+    smooth = torch.ones(block.size, dtype=torch.bool)
+    for discrete, columns in zip(block.discrete, block.columns, strict=True):
+        smooth[columns] = not (discrete and rounded[columns].all())
+
+    def samples(raw: Tensor) -> Tensor:
+        return block.posterior(raw).rsample(Noise(8))
+
+    def rate(raw: Tensor) -> Tensor:
+        return block.rate(block.posterior(raw), prior, samples(raw) if smooth.all() else z)
+
+    check_gradient("samples of q(z|x)", lambda raw: samples(raw)[:, smooth], raw)
+    check_gradient("log q(z|x)", lambda raw: block.posterior(raw).log_prob(z), raw)
+    check_gradient("rate", rate, raw)
 
 
 def _check_marginals(what: str, block: Latent, p: Distribution, drawn: Tensor) -> None:

@@ -21,6 +21,7 @@ from unweave.training.store import Store
 
 CPU = torch.device("cpu")
 DRAWS = 20_000
+STEPS = (1e-7, 1e-8)  # of finite differences; a large one may cross kinks
 
 _STEPS = 12
 
@@ -85,6 +86,41 @@ def check_noise(what: str, draw: Callable[[Noise], Tensor], varies: bool = True)
     require(
         not (varies and torch.equal(one, other)),
         f"{what}: other noise gives the same values, as every step and seed would have; {advice}",
+    )
+
+
+def check_gradient(what: str, function: Callable[[Tensor], Tensor], point: Tensor) -> None:
+    """The gradient of values agrees with finite differences, along a random direction."""
+    point = point.detach().clone().requires_grad_()
+    direction = Noise(8).normal(tuple(point.shape), "direction", point.dtype)
+    values = function(point)
+    weights = Noise(9).normal(tuple(values.shape), "weights", values.dtype)
+
+    @torch.no_grad()
+    def weighted(step: float) -> float:
+        return float((weights * function(point + step * direction)).sum())
+
+    value = (weights * values).sum()
+    expected = [(weighted(step) - weighted(-step)) / (2 * step) for step in STEPS]
+    require_slope(what, slope_along(value, [point], [direction]), expected, value)
+
+
+def slope_along(value: Tensor, parameters: Sequence[Tensor], direction: Sequence[Tensor]) -> float:
+    """The derivative of a value along a direction; 0 if it has no gradient."""
+    if not value.requires_grad:
+        return 0.0
+    gradients = torch.autograd.grad(value, parameters, retain_graph=True, allow_unused=True)
+    pairs = zip(gradients, direction, strict=True)
+    return sum((g * along).sum().item() for g, along in pairs if g is not None)
+
+
+def require_slope(what: str, slope: float, expected: Sequence[float], value: Tensor) -> None:
+    """A slope by differentiation is about one of those by finite differences."""
+    rounding = 1e-6 * (1 + abs(value.item()))
+    require(
+        any(math.isclose(slope, e, rel_tol=1e-3, abs_tol=rounding) for e in expected),
+        f"{what}: its gradient gives the slope {slope:.6g}, finite differences give "
+        f"{expected[0]:.6g}: is a part of it detached or rounded?",
     )
 
 

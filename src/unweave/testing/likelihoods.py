@@ -12,7 +12,15 @@ from unweave.latents import Gaussian
 from unweave.likelihoods import Likelihood, Observation
 from unweave.networks import MLP
 from unweave.objectives import VAE
-from unweave.testing.laws import DRAWS, check_mean, check_noise, check_spec, check_training, require
+from unweave.testing.laws import (
+    DRAWS,
+    check_gradient,
+    check_mean,
+    check_noise,
+    check_spec,
+    check_training,
+    require,
+)
 from unweave.training.run import Run
 
 _OUTPUTS = (-1.5, 0.0, 0.7)  # of the decoder
@@ -26,8 +34,9 @@ def check_likelihood(likelihood: Likelihood) -> None:
 
     The spec survives a round trip through JSON; `log_prob`, `mean` and `sample` have the right
     shapes; samples are functions of the noise that they are given, and have the stated mean and
-    density, which integrates (or sums) to 1, for one value and for several together; everything
-    works under `torch.vmap`; and a model trains in lanes and after an interruption.
+    density, which integrates (or sums) to 1, for one value and for several together; the gradient
+    of the density agrees with finite differences; everything works under `torch.vmap`; and a model
+    trains in lanes and after an interruption.
     """
     check_spec(likelihood, Run(likelihood=likelihood))
     _check_shapes(likelihood)
@@ -58,7 +67,13 @@ def _check_shapes(likelihood: Likelihood) -> None:
     shape = (2, 3, 3)
     raw = torch.zeros(5, *likelihood.raw_shape(shape), dtype=torch.float64)
     p = _observation(likelihood, raw)
-    require(hasattr(p, "sample"), "p(x|z) must have a method sample(noise)")
+    try:
+        p.sample(Noise(0))
+    except (AttributeError, TypeError) as error:
+        raise AssertionError(
+            f"p(x|z), a {type(p).__name__}, must have a method sample(noise) that draws with "
+            f"noise.normal or noise.uniform, got {type(error).__name__}: {error}"
+        ) from error
     check_noise("samples of p(x|z)", p.sample)
     x = p.sample(Noise(0))
     for name, came, wanted in (
@@ -68,6 +83,8 @@ def _check_shapes(likelihood: Likelihood) -> None:
     ):
         got = tuple(came.shape)
         require(got == wanted, f"{name}: expected shape {wanted}, got {got}")
+    raw = Noise(2).normal(tuple(raw.shape), "raw", torch.float64)
+    check_gradient("log_prob(x)", lambda raw: _observation(likelihood, raw).log_prob(x), raw)
 
 
 def _check_density(likelihood: Likelihood, output: float, x: Tensor) -> None:

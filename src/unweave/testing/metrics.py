@@ -65,9 +65,13 @@ def check_metric(metric: Callable[..., float | Score], *, codes: int = 4) -> Non
             came = _value(metric, bad, factors)
         except ValueError:
             continue
-        raise AssertionError(f"expected a ValueError for {name}, got the score {came}")
+        raise AssertionError(
+            f"expected a ValueError for {name}, got the score {came}: decorate the metric with "
+            "@unweave.metrics.metric, which checks codes and factors"
+        )
     _check_dead_codes(metric, copied, factors)
     _check_sorted_rows(metric, copied, factors)
+    _check_all_rows_count(metric, copied, factors)
     _check_reads_everything(metric, copied[:_FEW_ROWS], factors[:_FEW_ROWS])
 
 
@@ -105,6 +109,21 @@ def _check_sorted_rows(metric: Callable[..., float | Score], codes: Any, factors
             "the score must not change if observations are sorted by their factors: got "
             f"{value} and, sorted, {other}; break ties and split rows at random",
         )
+
+
+def _check_all_rows_count(metric: Callable[..., float | Score], codes: Any, factors: Any) -> None:
+    """Half of the rows copy the factors: it does not matter which half comes first."""
+    random = np.random.default_rng(3)
+    half = len(codes) // 2
+    mixed = np.concatenate([codes[:half], random.permuted(codes[half:], axis=0)])
+    order = random.permutation(len(mixed))
+    value, other = _value(metric, mixed[order], factors[order]), _value(metric, mixed, factors)
+    require(
+        abs(value - other) < 0.1,
+        "the score must not depend on the order of observations: half of the rows copy the factors,"
+        f" and it is {value} if they are shuffled, {other} if these rows come first; split and "
+        "sample rows at random",
+    )
 
 
 def _check_reads_everything(metric: Callable[..., float | Score], codes: Any, factors: Any) -> None:

@@ -9,7 +9,7 @@ from torch import nn
 from unweave.core.noise import seeded
 from unweave.data import from_array
 from unweave.latents import Categorical, Gaussian, Latent, Product
-from unweave.networks import Network, Shape
+from unweave.networks import Modules, Network, Shape
 from unweave.objectives import VAE
 from unweave.testing.laws import CPU, check_spec, check_training, require
 from unweave.training.run import Run
@@ -34,6 +34,11 @@ def check_network(
             were made for. By default a product of Gaussian and categorical variables.
     """
     check_spec(network, Run(network=network))
+    require(
+        latent is not None or not isinstance(network, Modules),
+        "the sizes of uw.Modules are fixed: give the latent space that they were made for, as in "
+        "check_network(..., latent=uw.Gaussian(2))",
+    )
     block = latent or Product(style=Gaussian(3), what=Categorical(2))
     encoder = network.encoder(shape, block.discrete_outputs)
     decoder = network.decoder(block.size, shape)

@@ -25,6 +25,7 @@ from unweave.data import (
     Subset,
     noise_deviation,
 )
+from unweave.data.dataset import load_dataset
 from unweave.data.files.build import take_split
 from unweave.data.splits import takes_all, with_split
 from unweave.networks import MLP
@@ -60,7 +61,7 @@ class Datasets:
         """Load data, or a split of data that are loaded already."""
         key = digest(data)
         if key not in self._loaded:
-            self._loaded[key] = self._split(data) or data.load(self.device)
+            self._loaded[key] = self._split(data) or load_dataset(data, self.device)
         return self._loaded[key]
 
     def training_split(self, data: Data) -> Data:

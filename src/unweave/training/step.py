@@ -2,7 +2,7 @@
 
 import copy
 from collections.abc import Callable, Mapping, Sequence
-from functools import partial
+from functools import partial, wraps
 from typing import Self
 
 import torch
@@ -15,7 +15,7 @@ from unweave.core.spec import lane_fields
 from unweave.data import Dataset
 from unweave.networks import UserModule, frozen_statistics
 from unweave.objectives import Batch, LabelTargets, reduce_terms, with_labels
-from unweave.objectives.base import MODEL, BaseObjective
+from unweave.objectives.base import MODEL, BaseObjective, check_players, checked
 from unweave.training.compile import compile_if
 from unweave.training.flat_parameters import Tensors, like_parameter
 from unweave.training.precision import Precision, half_precision, matmul_precision
@@ -26,6 +26,12 @@ from unweave.training.state import check_tensors, initial_state
 from unweave.training.weights import WeightTable
 
 LOSS = "loss"  # name in the log of the model's loss, the weighted sum of its terms
+
+_ABOUT_VMAP = (
+    "Runs train side by side under torch.func.vmap. A loss, network or latent block must not read "
+    "values back: use torch.where instead of `if`, no .item() and no boolean masks; and it must "
+    "draw with noise.normal and noise.uniform, not with torch's own random numbers."
+)
 
 # Of one update: the loss, the mean of each term, its share of the loss, and the carry.
 Losses = tuple[Tensor, Tensors, Tensors, Tensors]
@@ -56,6 +62,7 @@ class Lanes:
         self.processes = processes
         self.compiles = compiles and on_gpu
         self.nets = runs[0].build(dataset.shape).to(device)
+        check_players(runs[0].objective.updates, self.nets)
         processes.check_networks(self.nets)
         self.players = [update.player for update in runs[0].objective.updates]
         self.teacher = LabelTargets(runs[0].labels, runs[0].latent, dataset)
@@ -224,7 +231,8 @@ class Lanes:
         def compute(
             own: Tensors, others: Tensors, weights: Tensors, batch: Tensors, carry: Tensors
         ) -> Losses:
-            bound = with_labels(_bind(objective, weights).updates[update], labels, weights)
+            own_update = checked(_bind(objective, weights).updates[update])
+            bound = with_labels(own_update, labels, weights)
             noise = Noise(batch["seed"], batch["step"], f"turn{update}", self.device)
             terms, carry_on = functional_call(
                 self.nets,
@@ -240,7 +248,7 @@ class Lanes:
 
     def _mapped_loss(self, update: int) -> Callable[..., Losses]:
         loss = self.loss_function(update)
-        return vmap(loss) if self.vectorised else loss
+        return _explained(vmap(loss)) if self.vectorised else loss
 
     def _calls(self, *arguments: Tensors) -> list[tuple[Tensors, ...]]:
         """Return the arguments of every call of a loss: one for all lanes, or one for each."""
@@ -313,6 +321,21 @@ def can_vectorise(nets: nn.Module, device: torch.device) -> bool:
         return False
     convolutions = (nn.Conv2d, nn.ConvTranspose2d)
     return device.type != "cpu" or not any(isinstance(m, convolutions) for m in nets.modules())
+
+
+def _explained(mapped: Callable[..., Losses]) -> Callable[..., Losses]:
+    """Call a mapped loss, and add to an error of vmap what a loss cannot do."""
+
+    @wraps(mapped)
+    def call(*arguments: Tensors) -> Losses:
+        try:
+            return mapped(*arguments)
+        except RuntimeError as error:
+            if str(error).startswith("vmap:"):
+                error.add_note(_ABOUT_VMAP)
+            raise
+
+    return call
 
 
 def _bind(objective: BaseObjective, weights: Mapping[str, Tensor]) -> BaseObjective:

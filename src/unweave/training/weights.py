@@ -20,6 +20,7 @@ class WeightTable:
     """
 
     def __init__(self, runs: Sequence[Run], device: torch.device) -> None:
+        self.last = runs[0].steps
         self.schedules = {name: [run.weights[name] for run in runs] for name in runs[0].weights}
         self.values = torch.empty((_STEPS, len(self.schedules), len(runs)), device=device)
         self._held = range(0)
@@ -30,8 +31,9 @@ class WeightTable:
             return
         start = step - step % _STEPS
         self._held = range(start, start + _STEPS)
+        schedules = self.schedules.values()
         rows = [
-            [[at(weight, s) for weight in lanes] for lanes in self.schedules.values()]
+            [[at(weight, min(s, self.last)) for weight in lanes] for lanes in schedules]
             for s in self._held
         ]
         self.values.copy_(torch.tensor(rows).reshape(self.values.shape))
