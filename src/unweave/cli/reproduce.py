@@ -119,11 +119,12 @@ def reproduce_command(
             printed.print(f"page: {path}", soft_wrap=True)
         return
     if paper is None:
-        rows = [
-            [each.paper, each.figure, each.title, each.cost, papers.state(each, out)]
+        listed = [
+            [f"{each.paper} {each.figure}", each.cost, papers.state(each, out)]
             for each in papers.FIGURES
         ]
-        printed.print_table(["paper", "figure", "what", "time", "done"], rows)
+        titles = [each.title for each in papers.FIGURES]
+        printed.print_table(["figure", "time on two cores", "done"], listed, titles)
         return
     asked = papers.chosen(paper, figures or [])
     if data is not None:
