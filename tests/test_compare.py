@@ -52,6 +52,49 @@ def test_scores_that_are_no_evidence_are_named_before_anything_else():
     assert note.endswith("no evidence: only one factor can be scored (mig/chen2018 in 2 of 2 runs)")
 
 
+def test_scores_that_prove_nothing_are_apart_and_not_compared():
+    """With one factor they stood among the others, and groups were called best by them."""
+    why = {"no evidence": "only one factor can be scored"}
+    runs = []
+    for beta, seed in itertools.product((1.0, 4.0), range(3)):
+        run = compared(beta, seed, 0.1 * beta + 0.01 * seed)
+        value, components = beta / 4 + 0.01 * seed, {"completeness": 0.5}
+        dci = Score("dci", "eastwood2018", value, details=why, components=components)
+        runs.append(replace(run, scores=run.scores | {dci.key: dci}))
+    comparison = compare_runs(runs)
+    (section,) = comparison.sections
+    unproven = {
+        "only one factor can be scored": ["dci/eastwood2018", "dci/eastwood2018 completeness"]
+    }
+    assert section.no_evidence == comparison.to_json()["sections"][0]["no_evidence"] == unproven
+    assert section.proven == ["terms/distortion", "terms/rate", "mig/chen2018"]
+    text = str(comparison)
+    table, _, rest = text.partition("No evidence: only one factor can be scored:\n")
+    assert "mig/chen2018" in table
+    assert "dci/eastwood2018" not in table
+    assert "dci/eastwood2018:" not in rest
+    assert "mig/chen2018: B is better than A" in rest
+    page = render_comparison(comparison)
+    grey = page.partition('<tbody class="unproven">')[2].partition("</tbody>")[0]
+    assert "only one factor can be scored" in grey
+    assert grey.count("<th>dci/eastwood2018") == page.count("<th>dci/eastwood2018") == 2
+    assert page.partition("</header>")[0].count("Scores by which B is best are no evidence") == 1
+    assert "dci/eastwood2018 (no evidence)" in comparison._repr_html_()
+
+
+def test_no_group_is_called_best_before_there_is_evidence():
+    """The list of the best groups began with a name, and then said that it is not better."""
+    runs = [compared(1.0, seed, 0.1 + 0.1 * seed) for seed in range(3)]
+    runs += [compared(4.0, seed, 0.11 + 0.1 * seed) for seed in range(3)]
+    comparison = compare_runs(runs)
+    assert "mig/chen2018: no evidence that B is better than A (+0.010 [" in str(comparison)
+    assert "Best" not in str(comparison)
+    assert 'class="better"' not in render_comparison(comparison)
+    better = [replace(run, scores=compared(4.0, 0, 0.9).scores) for run in runs[3:]]
+    page = render_comparison(compare_runs([*runs[:3], *better]))
+    assert '<td class="better">0.900 (equal)</td>' in page
+
+
 def test_scores_of_runs_without_information_are_no_evidence():
     """The page called such a group better in its verdict; the reports on its runs did not."""
     off = Table(codes(0).codes, np.zeros((400, 0)), kl=np.full(3, 0.01))
@@ -237,7 +280,7 @@ def test_text_csv_and_json_tell_the_same_and_text_fits_80_columns():
     comparison = compare_runs(runs)
     text = str(comparison)
     assert max(map(len, text.splitlines())) <= 80
-    assert "mig/chen2018: E, +0.400 from D [+0.377, +0.423]" in text
+    assert "mig/chen2018: E is better than D (+0.400 [+0.377, +0.423])" in text
     assert "terms/distortion: F and E are equal" in text
     assert "1 of 16 runs have no stored scores" in " ".join(text.split())
     rows = list(csv.DictReader(io.StringIO(comparison.to_csv())))
@@ -259,7 +302,8 @@ def test_one_seed_gives_no_verdict():
     comparison = compare_runs([compared(1.0, 0, 0.1), compared(4.0, 0, 0.9)])
     (mig,) = [c for c in comparison.sections[0].contrasts if c.quantity == "mig/chen2018"]
     assert mig.distinguishable is None
-    assert "one seed gives no interval" in str(comparison)
+    text = " ".join(str(comparison).split())
+    assert "mig/chen2018: no evidence that B is better than A (+0.800, and one seed gives" in text
     assert "every group has a single seed" in " ".join(str(comparison).split())
 
 
@@ -386,7 +430,7 @@ def test_the_page_does_not_judge_groups_that_cannot_be_compared():
     ]
     better = [compared(4.0, seed, 0.9 + 0.01 * seed, distortion=seed) for seed in range(3)]
     ((level, text),) = beginning([*three, *better])
-    assert (level, text.startswith("mig/chen2018: B, +0.8")) == ("good", True)
+    assert (level, text.startswith("mig/chen2018: B is better than A (+0.8")) == ("good", True)
     rates = [replace(run, scores={}, log=[{"step": 20, "rate": 2.0}]) for run in [*three, *again]]
     assert beginning(rates) == [
         ("weak", "The groups have no score in common by which one could be better")

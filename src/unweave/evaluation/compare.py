@@ -15,7 +15,14 @@ from unweave.core.groups import grouped
 from unweave.core.intervals import welch_interval
 from unweave.core.parts import reading_again
 from unweave.data.splits import on_split, split_of
-from unweave.evaluation.comparison import ComparedRun, Comparison, Contrast, RunGroup, Section
+from unweave.evaluation.comparison import (
+    ComparedRun,
+    Comparison,
+    Contrast,
+    RunGroup,
+    Section,
+    is_score,
+)
 from unweave.evaluation.evaluate import content_of, evaluate, score_facts, tables
 from unweave.evaluation.model import FittedModel
 from unweave.evaluation.shared_latents import (
@@ -24,7 +31,7 @@ from unweave.evaluation.shared_latents import (
     most_information,
     shared_latents,
 )
-from unweave.metrics import METRICS, Scores, Table, udr
+from unweave.metrics import Scores, Table, udr
 from unweave.metrics.model_metrics import LIKELIHOOD, UDR, split_model_metrics
 from unweave.metrics.registry import MetricChoice, metric_keys
 from unweave.metrics.score import notes_on_runs
@@ -282,15 +289,6 @@ def direction(name: str) -> int | None:
     if last == _LOWER:
         return -1
     return 1 if is_score(name) or name == LIKELIHOOD or last == "r2" else None
-
-
-def is_score(name: str) -> bool:
-    """Return whether a quantity is the score of a metric that reads factors, or a part of one.
-
-    >>> is_score("metrics/mig/chen2018"), is_score("mig/chen2018 shape"), is_score("terms/rate")
-    (True, True, False)
-    """
-    return name.removeprefix("metrics/").split()[0] in METRICS
 
 
 def _leaves_range(group: RunGroup, name: str, level: float) -> bool:

@@ -2,17 +2,21 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from itertools import combinations
 from typing import Any, NamedTuple
 
 import numpy as np
 
+from unweave.core.groups import grouped
 from unweave.core.intervals import EQUAL, Estimate, holm, mean_interval, welch_interval, welch_p
 from unweave.core.text import csv_text
 from unweave.data.dataset import ExtremeValues
-from unweave.evaluation.shared_latents import SharedLatent, is_informed
-from unweave.metrics import Score, Table
+from unweave.evaluation.shared_latents import NO_INFORMATION, SharedLatent, is_informed
+from unweave.metrics import METRICS, Score, Table
+from unweave.metrics.evidence import unjudged
 from unweave.metrics.model_metrics import UDR
+from unweave.metrics.score import NO_EVIDENCE
 from unweave.training.final_terms import end_of, final_values
 from unweave.training.flat_settings import settings_text
 from unweave.training.run import Run
@@ -44,10 +48,21 @@ class ComparedRun:
     extremes: ExtremeValues | None = None
     code: Mapping[str, str] = field(default_factory=dict)
 
-    @property
+    @cached_property
     def informed(self) -> bool:
         """Whether a code carries information about the data, as far as is known."""
         return self.table is None or is_informed(self.table)
+
+    def no_evidence(self, name: str) -> str:
+        """Return why a quantity proves nothing if it is a score, or ""."""
+        if not is_score(name):
+            return ""
+        if not self.informed:
+            return NO_INFORMATION
+        if score := self.scores.get(name.split()[0]):
+            return str(score.details.get(NO_EVIDENCE, ""))
+        measured = Score(name, "", self.values[name])  # during training
+        return "" if self.table is None else unjudged(measured, self.table)
 
     @property
     def values(self) -> dict[str, float]:
@@ -96,6 +111,11 @@ class RunGroup:
         values = self.values(name)
         return mean_interval(values, level) if values else None
 
+    def no_evidence(self, name: str) -> str:
+        """Return why a quantity proves nothing in any of the runs that have it, or ""."""
+        reasons = [run.no_evidence(name) for run in self.runs if name in run.values]
+        return reasons[0] if all(reasons) and reasons else ""
+
     @property
     def title(self) -> str:
         """The settings as text."""
@@ -120,6 +140,11 @@ class Contrast(NamedTuple):
         """Whether the interval of the difference excludes 0; None without an interval."""
         low, high = self.difference.low, self.difference.high
         return None if low is None or high is None else low > 0 or high < 0
+
+    @property
+    def no_evidence(self) -> str:
+        """Why the score of the best group proves nothing, or ""."""
+        return self.best.no_evidence(self.quantity)
 
 
 class PairwiseDifference(NamedTuple):
@@ -146,6 +171,19 @@ class Section:
     groups: tuple[RunGroup, ...]
     quantities: tuple[str, ...]
     contrasts: tuple[Contrast, ...]
+
+    @cached_property
+    def no_evidence(self) -> dict[str, list[str]]:
+        """The scores that prove nothing in any run, by the reason."""
+        having = {n: [g for g in self.groups if g.values(n)] for n in self.quantities}
+        reasons = {name: [g.no_evidence(name) for g in own] for name, own in having.items()}
+        return grouped((each[0], name) for name, each in reasons.items() if all(each))
+
+    @property
+    def proven(self) -> list[str]:
+        """The quantities other than these scores."""
+        unproven = [name for names in self.no_evidence.values() for name in names]
+        return [name for name in self.quantities if name not in unproven]
 
     def pairwise(self, level: float = 0.95) -> list[PairwiseDifference]:
         """Return the differences of all pairs of groups by every quantity."""
@@ -238,14 +276,25 @@ class Comparison:
                         "second": each.second.name,
                         "difference": each.difference._asdict(),
                         "distinguishable": each.distinguishable,
+                        "no_evidence": each.no_evidence or None,
                     }
                     for each in section.contrasts
                 ],
+                "no_evidence": section.no_evidence,
             }
             | ({"pairwise": _pairs_json(section, self.level)} if pairwise else {})
             for section in self.sections
         ]
         return {"level": self.level, "notes": list(self.notes), "sections": sections}
+
+
+def is_score(name: str) -> bool:
+    """Return whether a quantity is the score of a metric that reads factors, or a part of one.
+
+    >>> is_score("metrics/mig/chen2018"), is_score("mig/chen2018 shape"), is_score("terms/rate")
+    (True, True, False)
+    """
+    return name.removeprefix("metrics/").split()[0] in METRICS
 
 
 def _pairs_json(section: Section, level: float) -> list[dict[str, Any]]:
