@@ -192,7 +192,7 @@ def test_text_csv_and_json_tell_the_same_and_text_fits_80_columns():
     text = str(comparison)
     assert max(map(len, text.splitlines())) <= 80
     assert "mig/chen2018: E is better than D (+0.400 [+0.377, +0.423])" in text
-    assert "terms/distortion: F and E are equal" in text
+    assert "terms/distortion: A and B are equal" in text
     assert "1 of 16 runs have no stored scores" in " ".join(text.split())
     rows = list(csv.DictReader(io.StringIO(comparison.to_csv())))
     mean = {row["objective.beta"]: row for row in rows if row["quantity"] == "mig/chen2018"}

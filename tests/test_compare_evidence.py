@@ -5,8 +5,11 @@ import itertools
 from dataclasses import replace
 
 import numpy as np
+import pytest
+from scipy import stats
 
 from compared_runs import codes, compared
+from unweave.core.intervals import mean_interval, welch_interval
 from unweave.evaluation.compare import compare_runs
 from unweave.metrics import Score, Table
 from unweave.report import render_comparison
@@ -64,6 +67,35 @@ def test_no_group_is_called_best_before_there_is_evidence():
     better = [replace(run, scores=compared(4.0, 0, 0.9).scores) for run in runs[3:]]
     page = render_comparison(compare_runs([*runs[:3], *better]))
     assert '<td class="better">0.900 (equal)</td>' in page
+
+
+def test_a_run_is_not_compared_with_a_shorter_one_that_it_continues():
+    """The second best group was the best one with fewer steps, as if their seeds differed."""
+
+    def trained(beta, seed, mig, steps):
+        run = compared(beta, seed, mig)
+        return replace(run, run=replace(run.run, steps=steps))
+
+    noise = [0.0, 0.3, 0.1]  # that runs of one seed have in common
+    runs = [trained(1.0, seed, 0.5 + noise[seed] + 0.01 * seed, 10) for seed in range(3)]
+    runs += [trained(1.0, seed, 0.6 + noise[seed], 20) for seed in range(3)]
+    longer = compare_runs(runs)
+    (contrast,) = [c for c in longer.sections[0].contrasts if c.quantity == "mig/chen2018"]
+    assert (contrast.best.name, contrast.second.name) == ("B", "A")
+    gains = [0.1, 0.09, 0.08]
+    assert contrast.difference == pytest.approx(mean_interval(gains))
+    assert contrast.distinguishable
+    (pair,) = [p for p in longer.sections[0].pairwise() if p.quantity == "mig/chen2018"]
+    assert pair.p == pytest.approx(stats.ttest_1samp(gains, 0).pvalue)
+    assert "(A and B) share the first steps of each seed" in " ".join(longer.notes)
+    others = [trained(4.0, seed, 0.1 + 0.01 * seed, 20) for seed in range(3)]
+    every = compare_runs([*runs, *others])
+    (contrast,) = [c for c in every.sections[0].contrasts if c.quantity == "mig/chen2018"]
+    assert (contrast.best.name, contrast.second.name) == ("B", "C")
+    a, b = contrast.best.values("mig/chen2018"), contrast.second.values("mig/chen2018")
+    assert contrast.difference == welch_interval(a, b)
+    apart = compare_runs([trained(1.0, seed, 0.5, 10 if seed < 2 else 20) for seed in range(4)])
+    assert "share the first steps" not in " ".join(apart.notes)  # no seed is in both
 
 
 def test_scores_of_runs_without_information_are_no_evidence():

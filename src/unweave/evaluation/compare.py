@@ -12,7 +12,6 @@ import numpy as np
 
 from unweave.core import spec
 from unweave.core.groups import grouped
-from unweave.core.intervals import welch_interval
 from unweave.core.parts import reading_again
 from unweave.data.splits import on_split, split_of
 from unweave.evaluation.comparison import (
@@ -278,9 +277,9 @@ def _contrast(name: str, groups: Sequence[RunGroup], level: float) -> Contrast |
     having = [group for group in groups if group.values(name)]
     if better is None or len(having) < 2:
         return None
-    best, second = sorted(having, key=lambda g: better * float(np.mean(g.values(name))))[-2:][::-1]
-    difference = welch_interval(best.values(name), second.values(name), level)
-    return Contrast(name, best, second, difference)
+    best, *rest = sorted(having, key=lambda g: -better * float(np.mean(g.values(name))))
+    second = next((group for group in rest if not group.shares_runs(best)), rest[0])
+    return Contrast(name, best, second, best.difference(second, name, level))
 
 
 def direction(name: str) -> int | None:
@@ -298,6 +297,15 @@ def _leaves_range(group: RunGroup, name: str, level: float) -> bool:
         return False
     ends = estimate.low, estimate.high or 0.0
     return all(0 <= value <= 1 for value in values) and not all(0 <= end <= 1 for end in ends)
+
+
+def _sharing(groups: Sequence[RunGroup]) -> list[list[RunGroup]]:
+    """Return the groups that share runs, together."""
+    found: list[list[RunGroup]] = []
+    for group in groups:
+        own = next((each for each in found if each[0].shares_runs(group)), None)
+        own.append(group) if own else found.append([group])
+    return [each for each in found if len(each) > 1]
 
 
 def _section_notes(section: Section, level: float) -> list[str]:
@@ -357,6 +365,13 @@ def _section_notes(section: Section, level: float) -> list[str]:
         notes.append(
             f"{section.data}: the groups have trained for different numbers of steps "
             f"({', '.join(f'{count:,}' for count in steps)}), which may explain differences"
+        )
+    if same := _sharing(section.groups):
+        names = ", ".join(" and ".join(group.name for group in own) for own in same)
+        notes.append(
+            f"{section.data}: groups that differ only in steps ({names}) share the first steps of "
+            "each seed: their differences are taken seed by seed, and a group is compared with the "
+            "best of the others"
         )
     if any(_leaves_range(group, name, level) for group in section.groups
            for name in section.quantities):  # fmt: skip

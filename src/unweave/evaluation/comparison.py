@@ -1,5 +1,7 @@
 """The comparison of runs: groups of runs that differ only in their seed, and the best of them."""
 
+from __future__ import annotations
+
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -9,7 +11,15 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from unweave.core.groups import grouped
-from unweave.core.intervals import EQUAL, Estimate, holm, mean_interval, welch_interval, welch_p
+from unweave.core.intervals import (
+    EQUAL,
+    Estimate,
+    holm,
+    mean_interval,
+    paired_p,
+    welch_interval,
+    welch_p,
+)
 from unweave.core.text import csv_text
 from unweave.data.dataset import ExtremeValues
 from unweave.evaluation.shared_latents import NO_INFORMATION, SharedLatent, is_informed
@@ -111,6 +121,44 @@ class RunGroup:
         values = self.values(name)
         return mean_interval(values, level) if values else None
 
+    def shares_runs(self, other: RunGroup) -> bool:
+        """Whether the groups differ only in steps and have seeds in common.
+
+        Runs of one seed then share their first steps: the longer one continues the shorter one, or
+        could have.
+        """
+        mine, theirs = ({**each.settings, "steps": 0} for each in (self, other))
+        return mine == theirs and bool(self._seeds & other._seeds)
+
+    @property
+    def _seeds(self) -> set[int]:
+        return {run.run.seed for run in self.runs}
+
+    def difference(self, other: RunGroup, name: str, level: float) -> Estimate:
+        """Return the difference of the means of a quantity with its interval.
+
+        The interval is Welch's, or that of the differences by seed if both groups share runs.
+        """
+        if pairs := self._pairs(other, name):
+            return mean_interval(pairs, level)
+        return welch_interval(self.values(name), other.values(name), level)
+
+    def p_value(self, other: RunGroup, name: str) -> float | None:
+        """Return the p-value of the test that belongs to `difference`, if there is one."""
+        if pairs := self._pairs(other, name):
+            return paired_p(pairs)
+        return welch_p(self.values(name), other.values(name))
+
+    def _pairs(self, other: RunGroup, name: str) -> list[float]:
+        """Return the differences of a quantity by seed, if all runs of both groups have a pair."""
+        if not self.shares_runs(other):
+            return []
+        mine, theirs = (
+            {run.run.seed: run.values[name] for run in each.runs if name in run.values}
+            for each in (self, other)
+        )
+        return [mine[seed] - theirs[seed] for seed in mine] if mine.keys() == theirs.keys() else []
+
     def no_evidence(self, name: str) -> str:
         """Return why a quantity proves nothing in any of the runs that have it, or ""."""
         reasons = [run.no_evidence(name) for run in self.runs if name in run.values]
@@ -123,7 +171,10 @@ class RunGroup:
 
 
 class Contrast(NamedTuple):
-    """The best group by one quantity, the second best, and the difference of their means."""
+    """The best group by one quantity, the second best, and the difference of their means.
+
+    The second best is one that does not share runs with the best, if there is one.
+    """
 
     quantity: str
     best: RunGroup
@@ -148,10 +199,11 @@ class Contrast(NamedTuple):
 
 
 class PairwiseDifference(NamedTuple):
-    """The difference of the means of two groups by one quantity, with Welch's interval.
+    """The difference of the means of two groups by one quantity, with its interval.
 
-    `p` is the p-value of Welch's test, and `p_holm` the same corrected by Holm's method for all
-    pairs of groups by this quantity. Both are None if a group has one seed, or if no value varies.
+    `p` is the p-value of the test (see `RunGroup.difference`), and `p_holm` the same corrected by
+    Holm's method for all pairs of groups by this quantity. Both are None if a group has one seed,
+    or if no value varies.
     """
 
     quantity: str
@@ -189,12 +241,11 @@ class Section:
         """Return the differences of all pairs of groups by every quantity."""
         found = []
         for name in self.quantities:
-            values = [(group, group.values(name)) for group in self.groups]
-            pairs = list(combinations([(group, own) for group, own in values if own], 2))
-            p_values = [welch_p(a, b) for (_, a), (_, b) in pairs]
+            pairs = list(combinations([group for group in self.groups if group.values(name)], 2))
+            p_values = [one.p_value(other, name) for one, other in pairs]
             corrected = iter(holm([p for p in p_values if p is not None]))
-            for ((one, a), (other, b)), p in zip(pairs, p_values, strict=True):
-                difference = welch_interval(a, b, level)
+            for (one, other), p in zip(pairs, p_values, strict=True):
+                difference = one.difference(other, name, level)
                 p_holm = None if p is None else next(corrected)
                 found.append(PairwiseDifference(name, one, other, difference, p, p_holm))
         return found
