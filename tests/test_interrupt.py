@@ -1,6 +1,7 @@
 """Ctrl-C and SIGTERM: what was trained is kept, training resumes from there, and no traceback."""
 
 import contextlib
+import io
 import os
 import signal
 import subprocess
@@ -16,8 +17,11 @@ import torch
 import unweave as uw
 from datasets import CPU, SMALL, small_run
 from stopping import Stops
+from unweave.core.console import PlainConsole
 from unweave.core.files import UNFINISHED
+from unweave.evaluation.fit import train_runs
 from unweave.training import Silent, TrainingInterrupted, train
+from unweave.training.own_data import Datasets
 from unweave.training.store import Store
 
 FIELDS = dict(network=uw.MLP((16,)), latent=uw.Gaussian(3), batch_size=16, progress=False)
@@ -97,6 +101,25 @@ def test_fit_returns_the_model_so_far(tmp_path, monkeypatch, seed):
         assert np.array_equal(short.encode(x), kept.encode(x))
         assert not np.array_equal(short.encode(x), expected.encode(x))
         assert np.array_equal(end.encode(x), expected.encode(x))
+
+
+def test_runs_that_have_not_started_are_counted(tmp_path):
+    """`unweave runs` did not list them, and nothing said so."""
+    blobs = uw.data.Blobs(side=8, positions=4)  # loaded after the other data
+    settings = [*({"latent": uw.Gaussian(size)} for size in (2, 3, 4)), {"data": blobs}]
+    runs = [small_run(steps=50, seed=seed, **each) for each in settings for seed in (0, 1)]
+
+    def said(runs, step):
+        console = PlainConsole(file=io.StringIO(), width=200)
+        with pytest.raises(TrainingInterrupted):
+            train_runs(runs, Datasets(CPU), Store(tmp_path), Stops(step), console)
+        return [line for line in console.file.getvalue().splitlines() if "not started" in line]
+
+    assert said(runs[:2], 20) == []
+    for step in (30, 40):
+        (line,) = said(runs, step)
+        assert line.startswith("6 of 8 runs have not started, so `unweave runs` does not list them")
+    assert len(list(Store(tmp_path).folders())) == 2
 
 
 def test_fit_does_not_go_on_after_sigterm(tmp_path, monkeypatch):

@@ -365,8 +365,10 @@ def test_after_a_change_in_another_module_the_command_line_trains_again(
         linecache.checkcache()
         code, _, err = unweave(*command, "--store", "runs")
         assert code == 0, err
+        anew.append([line for line in err.splitlines() if "anew" in line])
         return "already finished" in err
 
+    anew = []
     assert not train()
     (first,) = (tmp_path / "runs").iterdir()
     assert train()
@@ -374,6 +376,10 @@ def test_after_a_change_in_another_module_the_command_line_trains_again(
     assert train()
     (tmp_path / "my_helper.py").write_text("FACTOR = 3.0\n")
     assert not train()
+    assert anew == [[], [], [], [
+        "the run starts anew, because the code of my_loss:Mine has changed since run "
+        f"{first.name}, which is kept"
+    ]]  # fmt: skip
     assert len(list((tmp_path / "runs").iterdir())) == 2
     code, _, err = unweave("--import", "my_loss", "evaluate", str(first), "--metrics", "mig",
                            "--rows", "200")  # fmt: skip

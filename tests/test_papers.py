@@ -240,6 +240,7 @@ def test_progress_of_long_loops_is_shown():
 
 def test_the_command_line_asks_for_matplotlib(unweave, tmp_path, monkeypatch):
     monkeypatch.setitem(sys.modules, "matplotlib", None)
+    monkeypatch.setitem(sys.modules, "unweave.papers", None)  # whose import takes seconds
     code, out, err = unweave("reproduce", "sikka2019", "fig1", "--out", tmp_path / "papers",
                              "--store", tmp_path / "runs")  # fmt: skip
     assert (code, out) == (2, "")

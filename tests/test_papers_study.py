@@ -147,6 +147,7 @@ def test_training_stops_at_the_deadline_and_continues_from_checkpoints(whole, tm
             patch.setattr(f"{place}.time.monotonic", lambda: clock[0])
         one = at(tmp_path, deadline=1.0, progress=Late(clock, 7), say=said.append)
         assert train_or_load(one, study_of()).networks == []
+    assert not (tmp_path / "papers").exists()  # where an empty file of results was left
     assert "6 of 6 networks of tiny are still missing" in said[-1]
     assert "of their steps are done" in said[-1]
     assert "on an H200 GPU 6 seconds" in said[-1]

@@ -1,11 +1,22 @@
 """Previews: what they show, and the notes that explain them."""
 
+import re
+from pathlib import Path
+
 import numpy as np
 import pytest
 import torch
 from PIL import Image
 
 from datasets import CPU
+from unweave.catalogue.palette import (
+    INK,
+    LINE,
+    MISSING_LABEL,
+    MUTED,
+    class_colour,
+    scale_colour,
+)
 from unweave.catalogue.preview import factor_traversals, preview_sheet
 from unweave.catalogue.scatter import planar
 from unweave.data import (
@@ -20,6 +31,9 @@ from unweave.data import (
     Subset,
     from_array,
 )
+
+ROOT = Path(__file__).parents[1]
+COLOURED = 40  # the least difference of red, green and blue in a dot; text and lines are grey
 
 
 def cells(sheet, rows, side=64):
@@ -128,7 +142,7 @@ def test_missing_traversals_are_noted():
 def dots(dataset):
     """Return the centres of the dots of each colour in a plot, without the legend."""
     picture = np.asarray(preview_sheet(dataset).picture)[:432, 60:484].astype(int)
-    bright = np.ptp(picture, -1) > 100
+    bright = np.ptp(picture, -1) > COLOURED
     colours = np.unique(picture[bright], axis=0)
     places = [np.argwhere((picture == colour).all(-1)) for colour in colours]
     return np.array([(each.max(0) + each.min(0)) / 2 for each in places])[:, ::-1]
@@ -172,7 +186,36 @@ def test_axes_are_named_after_the_columns_of_a_table(tmp_path, monkeypatch):
 
 def hues(dataset):
     colours = np.asarray(preview_sheet(dataset).picture).reshape(-1, 3).astype(int)
-    return len(np.unique(colours[np.ptp(colours, 1) > 100], axis=0))
+    return len(np.unique(colours[np.ptp(colours, 1) > COLOURED], axis=0))
+
+
+def test_points_have_the_colours_of_the_explorer():
+    """They had hues of their own. Classes with an order have a scale of colours."""
+    source = (ROOT / "web/src/scatter/palette.ts").read_text()
+    listed = {
+        name: [
+            tuple(map(int, each.split(", "))) for each in re.findall(r"\[?([\d, ]+\d)\]", values)
+        ]
+        for name, values in re.findall(r"const (\w+): Rgb\S* = \[(.*?)\];", source, re.DOTALL)
+    }
+    assert listed["OKABE_ITO"] == [class_colour(number) for number in range(7)]
+    assert listed["VIRIDIS"] == [scale_colour(number / 9) for number in range(10)]
+    assert f"MISSING: Rgb = {[*MISSING_LABEL]};" in source
+    page = (ROOT / "src/unweave/report/page.css").read_text()
+    light = dict(re.findall(r"--(ink|muted|line): #(\w+);", page.partition("@media")[0]))
+    inks = {"ink": INK, "muted": MUTED, "line": LINE}
+    assert light == {name: bytes(colour).hex() for name, colour in inks.items()}
+
+
+def test_classes_with_an_order_are_on_a_scale():
+    points = np.random.default_rng(0).normal(size=(30, 2))
+    ends = {0: (class_colour(0), class_colour(1)), 1: (scale_colour(0), scale_colour(1))}
+    for ordered, (first, second) in ends.items():
+        labels = np.arange(30) % 2 if ordered else np.array(["a", "b"])[np.arange(30) % 2]
+        _, dataset = from_array(points, labels)
+        assert (dataset.schema.factor(0).kind != "categorical") == ordered
+        colours = {colour for _, colour in preview_sheet(dataset).picture.getcolors(10**6)}
+        assert {first, second} <= colours
 
 
 def test_points_of_the_plane_are_plotted_by_cluster():

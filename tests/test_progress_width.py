@@ -119,6 +119,15 @@ def test_the_speed_is_that_of_the_last_minute(clock):
     assert seen[-2:] == pytest.approx([1 / 300, 2 / 301])
 
 
+def test_the_speed_does_not_count_the_start(clock):
+    """Four seconds of start doubled the time left that was shown at first."""
+    speed, seen = Speed(0), []
+    for pause in (4.0, 1.0, 1.0):
+        clock.now += pause
+        seen.append(speed.at(100 * (len(seen) + 1)))
+    assert seen == pytest.approx([25, 100, 100])
+
+
 def test_the_loss_is_the_weighted_sum_of_the_terms(logged):
     run, row = logged["beta-vae"]
     assert row["loss"] == pytest.approx(row["distortion"] + run.objective.beta * row["rate"])

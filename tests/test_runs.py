@@ -92,7 +92,7 @@ def test_the_heading_of_a_column_is_a_name_of_it(unweave, store):
     final = {"terms/rate": 1.0, "terms/loss": 1.0, "metrics/mig/a": 0.5}
     runs = [ListedRun("a", "finished", settings, final=final, scores={"all": {"sap/b": 0.1}})]
     names = [*settings, *final, "sap/b"]
-    head = runs_table(runs, names).columns[-len(names) - 1 : -1]
+    head = runs_table(runs, names, [], 200).columns[-len(names) - 1 : -1]
     assert {"beta", "rate", "latent.learn", "likelihood.learn", "data.rate"} <= {*head}
     assert [find_names(runs, name) for name in head] == [[name] for name in names]
     assert find_names(runs, "metrics/mig") == ["metrics/mig/a"]

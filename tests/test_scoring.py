@@ -45,6 +45,10 @@ def test_scores_that_cannot_be_judged_are_marked(unweave, tmp_path):
     assert note.startswith("no evidence: only one factor can be scored")
     assert note.endswith("(mig/locatello2019)")
     assert skipped.startswith("mig/chen2018 is left out: the table has no ")  # scales
+    dead = np.hstack([table.codes[:, :1], np.zeros((len(table), 3))])
+    np.savez(one, codes=dead, factors=table.factors)
+    code, out, _ = unweave("score", one, "--metrics", "dci/eastwood2018")  # completeness is 1
+    assert (code, "no evidence: only one code varies, and" in out) == (0, True)
     factors = rng.integers(3, size=(500, 2))
     np.savez(noise, codes=rng.standard_normal((500, 10)), factors=factors)
     code, out, _ = unweave("score", noise, "--metrics", "modularity,irs/suter2019", "--null")

@@ -15,6 +15,7 @@ from unweave.cli.score_output import scores_table
 from unweave.core import console
 from unweave.core.console import lay_out_table
 from unweave.metrics import Score, Scores
+from unweave.papers import FIGURES
 from unweave.studies.workspace import Claim
 from unweave.training.store import RunFolder, ScoreFacts
 
@@ -101,6 +102,39 @@ def test_claims_of_papers_fit_and_stay_together(width, unweave, monkeypatch, tmp
     assert results.split() == every[2].split()
     interval = r"\[[-\d., ]+\]"
     assert re.findall(interval, results) == re.findall(interval, every[2])
+
+
+@pytest.mark.parametrize("width", WIDTHS)
+def test_a_text_below_a_row_has_the_whole_width(width):
+    text = "factor-vae, gamma 35; Gaussian 10; photos/ size=64 channels=1 split=train, and more"
+    columns, rows = ["run", "seed", "rate"], [["3a99a853023f", "0", "5.01"], ["a6", "1", "2.77"]]
+    (block,) = lay_out_table(columns, rows, width, [text, "short"])
+    first = [line for line in block.body if line.startswith(" 3a99a853023f")]
+    assert block.head == [" run           seed  rate"]
+    assert len(first) == 1
+    below = block.body[block.body.index(first[0]) + 1 : -2]
+    assert " ".join(line.strip() for line in below) == text
+    assert all(line.startswith("   ") and len(line) <= width for line in below)
+    assert [line.split() for line in block.body[-2:]] == [["a6", "1", "2.77"], ["short"]]
+
+
+def test_no_cell_of_the_lists_of_runs_and_figures_is_wrapped(store, unweave, monkeypatch):
+    """In 80 columns, texts stood in narrow columns of up to five lines."""
+    monkeypatch.chdir(store)
+    monkeypatch.setattr(console.out, "_width", 80)
+    code, out, err = unweave("runs", "--columns", "distortion,rate,mig,objective.beta")
+    assert (code, err) == (0, "")
+    table = out.partition("─\n")[2].strip("\n").splitlines()
+    assert [len(line.split()) > 3 and line[1] != " " for line in table] == [True, False] * 4
+    assert [line.split(",")[0].strip() for line in table[1::2]] == ["beta-vae"] * 2 + [
+        "beta-tcvae"
+    ] * 2
+    code, out, err = unweave("reproduce", "--out", "nowhere")
+    named = [line for line in out.partition("─\n")[2].splitlines() if line[:2].strip()]
+    assert [" ".join(line.split()[:2]) for line in named] == [
+        f"{f.paper} {f.figure}" for f in FIGURES
+    ]
+    assert all(f.cost in line for f, line in zip(FIGURES, named, strict=True))
 
 
 def test_tables_fit_and_leave_nothing_out():

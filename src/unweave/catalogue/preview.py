@@ -7,6 +7,7 @@ import torch
 from numpy.typing import NDArray
 from PIL import Image, ImageDraw
 
+from unweave.catalogue.palette import INK, MUTED
 from unweave.catalogue.scatter import scatter
 from unweave.core.noise import Noise
 from unweave.data import MISSING, Dataset, Lattice, Schema
@@ -30,7 +31,6 @@ _MARGIN = 8
 _LINE = 13  # pixels between lines of text
 _POINTS = 5000
 _SEARCHED = 2**20  # observations that are searched for a traversal
-_FAINT = (120, 120, 120)
 
 
 class Preview(NamedTuple):
@@ -199,9 +199,9 @@ def _add_labels(
     for row, (name, ends) in enumerate(names):
         middle = _MARGIN + (row + 0.5) * height - gap / 2
         up = _LINE / 2 if ends else 0
-        draw.text((_MARGIN, middle - up), name, fill="black", anchor="lm")
-        draw.text((_MARGIN, middle + up), ends, fill=_FAINT, anchor="lm")
+        draw.text((_MARGIN, middle - up), name, fill=INK, anchor="lm")
+        draw.text((_MARGIN, middle + up), ends, fill=MUTED, anchor="lm")
     for line, note in enumerate(notes):
         place = (_MARGIN, picture.height + 1.5 * _MARGIN + (line + 0.5) * _LINE)
-        draw.text(place, note, fill=_FAINT, anchor="lm")
+        draw.text(place, note, fill=MUTED, anchor="lm")
     return canvas

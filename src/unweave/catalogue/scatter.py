@@ -1,6 +1,5 @@
 """Scatter plots of vector data: points with axes, coloured by the classes of a factor."""
 
-import colorsys
 from collections.abc import Sequence
 from typing import Any
 
@@ -9,6 +8,15 @@ import torch
 from numpy.typing import NDArray
 from PIL import Image, ImageDraw
 
+from unweave.catalogue.palette import (
+    INK,
+    LINE,
+    MISSING_LABEL,
+    MUTED,
+    Rgb,
+    class_colour,
+    scale_colour,
+)
 from unweave.data import MISSING, Dataset
 from unweave.report.charts import Span, padded, ticks
 
@@ -17,8 +25,6 @@ _LEFT, _TOP, _BOTTOM = 62, 12, 44
 _LINE = 14  # pixels between lines of text
 _LEGEND = 20  # classes in the legend
 _UNEQUAL = 4.0  # ratio of ranges above which the axes have different scales
-_FAINT, _GREY = (120, 120, 120), (205, 205, 205)
-Colour = tuple[int, ...]
 Legend = list[tuple[int | None, str]]
 
 
@@ -34,9 +40,7 @@ def scatter(dataset: Dataset, index: torch.Tensor) -> tuple[Image.Image, tuple[s
         vectors = torch.from_numpy(values).double()
     points = planar(vectors)
     classes = dataset.factors(index)[:, 0].tolist() if dataset.factor_names else [0] * len(points)
-    hues = dataset.factor_sizes[0] if dataset.factor_names else 1
-    rgb = (colorsys.hsv_to_rgb(each / hues, 1, 0.8) for each in range(hues))
-    colours = [*(tuple(round(255 * c) for c in each) for each in rgb), _GREY]  # MISSING is the last
+    colours = [*_class_colours(dataset), MISSING_LABEL]  # MISSING is -1, the last
     legend = _legend(dataset, classes)
     notes = _notes(dataset, len(index))
     canvas = Image.new("RGB", _size(legend, notes), "white")
@@ -51,11 +55,21 @@ def scatter(dataset: Dataset, index: torch.Tensor) -> tuple[Image.Image, tuple[s
         if number is not None:
             dot = (at[0], at[1] - 3, at[0] + 6, at[1] + 3)
             draw.ellipse(dot, fill=colours[number])
-        draw.text((at[0] + (12 if number is not None else 0), at[1]), text, "black", anchor="lm")
+        draw.text((at[0] + (12 if number is not None else 0), at[1]), text, INK, anchor="lm")
     for line, note in enumerate(notes):
         place = (8, _TOP + _SIDE + _BOTTOM + (line + 0.5) * _LINE)
-        draw.text(place, note, _FAINT, anchor="lm")
+        draw.text(place, note, MUTED, anchor="lm")
     return canvas, notes
+
+
+def _class_colours(dataset: Dataset) -> list[Rgb]:
+    """Return the colours of the classes of the first factor, on a scale if they have an order."""
+    if not dataset.factor_names:
+        return [class_colour(0)]
+    size = dataset.factor_sizes[0]
+    if dataset.schema.factor(0).kind == "categorical":
+        return [class_colour(number) for number in range(size)]
+    return [scale_colour(number / max(size - 1, 1)) for number in range(size)]
 
 
 def planar(vectors: torch.Tensor) -> torch.Tensor:
@@ -132,16 +146,16 @@ def _axes(canvas: Image.Image, spans: tuple[Span, Span], names: tuple[str, str])
     right, bottom = _LEFT + _SIDE, _TOP + _SIDE
     for value, text in ticks(x).items():
         across, _ = _place(value, y[0], x, y)
-        draw.line((across, _TOP, across, bottom + 4), _GREY)
-        draw.text((across, bottom + 6), _plain(text), "black", anchor="mt")
+        draw.line((across, _TOP, across, bottom + 4), LINE)
+        draw.text((across, bottom + 6), _plain(text), INK, anchor="mt")
     for value, text in (ticks(y) if names[1] else {}).items():
         _, down = _place(x[0], value, x, y)
-        draw.line((_LEFT - 4, down, right, down), _GREY)
-        draw.text((_LEFT - 7, down), _plain(text), "black", anchor="rm")
-    draw.rectangle((_LEFT, _TOP, right, bottom), outline=_FAINT)
-    draw.text(((_LEFT + right) / 2, bottom + 24), names[0], "black", anchor="mt")
+        draw.line((_LEFT - 4, down, right, down), LINE)
+        draw.text((_LEFT - 7, down), _plain(text), INK, anchor="rm")
+    draw.rectangle((_LEFT, _TOP, right, bottom), outline=MUTED)
+    draw.text(((_LEFT + right) / 2, bottom + 24), names[0], MUTED, anchor="mt")
     vertical = Image.new("RGB", (_SIDE, _LINE), "white")
-    ImageDraw.Draw(vertical).text((_SIDE / 2, _LINE / 2), names[1], "black", anchor="mm")
+    ImageDraw.Draw(vertical).text((_SIDE / 2, _LINE / 2), names[1], MUTED, anchor="mm")
     canvas.paste(vertical.rotate(90, expand=True), (4, _TOP))
 
 

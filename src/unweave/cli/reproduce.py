@@ -16,7 +16,7 @@ from unweave.cli.options import (
     StoreOption,
 )
 from unweave.core.console import PAPERS, err as errors, out as printed
-from unweave.core.outputs import DEFAULT_STORE
+from unweave.core.outputs import DEFAULT_STORE, check_matplotlib
 from unweave.core.parallel import usable_cores
 
 _IN_A_CLONE = Path("docs/papers")
@@ -76,7 +76,9 @@ def reproduce_command(
     The command trains missing networks, draws the figures, and writes the page of the paper and the
     index of all papers. If interrupted, the same command continues from the last checkpoint. All
     results of a study are stored in one file next to the page, so a large study can be trained in
-    slices and on several machines. Drawing needs matplotlib: pip install 'unweave\[papers]'.
+    slices and on several machines.
+
+    Drawing needs matplotlib (pip install 'unweave\[papers]'); --train-only does not.
 
     Examples:
 
@@ -94,6 +96,9 @@ def reproduce_command(
 
       unweave reproduce --pages-only
     """
+    if paper is not None and not (pages_only or train_only):
+        check_matplotlib()  # before slow imports
+
     import torch
 
     from unweave import papers
@@ -114,11 +119,12 @@ def reproduce_command(
             printed.print(f"page: {path}", soft_wrap=True)
         return
     if paper is None:
-        rows = [
-            [each.paper, each.figure, each.title, each.cost, papers.state(each, out)]
+        listed = [
+            [f"{each.paper} {each.figure}", each.cost, papers.state(each, out)]
             for each in papers.FIGURES
         ]
-        printed.print_table(["paper", "figure", "what", "time", "done"], rows)
+        titles = [each.title for each in papers.FIGURES]
+        printed.print_table(["figure", "time on two cores", "done"], listed, titles)
         return
     asked = papers.chosen(paper, figures or [])
     if data is not None:

@@ -4,7 +4,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
-from unweave.core.console import lay_out_table
+from unweave.core.console import is_one_line_per_row
 from unweave.core.files import error_text
 from unweave.core.groups import grouped
 from unweave.core.hints import MOST_LISTED, nearest, suggestion
@@ -195,27 +195,34 @@ def _equal(value: object, text: str) -> bool:
 
 
 class RunsTable(NamedTuple):
-    """What all runs have in common, and the table of the rest."""
+    """What all runs have in common, and the table of the rest, with a text below each row."""
 
     common: str
     columns: list[str]
     rows: list[list[str]]
+    below: list[str]
 
 
 def runs_table(
-    runs: Sequence[ListedRun], columns: Sequence[str], optional: Sequence[str] = (), width: int = 0
+    runs: Sequence[ListedRun], columns: Sequence[str], optional: Sequence[str], width: int
 ) -> RunsTable:
     """Return the table of runs, with a column for each of some values.
 
-    Optional columns are added as far as all columns fit beside each other in the width.
+    What a run is stands in the last column if no cell is wrapped then, otherwise below its row.
+    Optional columns are added as far as they fit into the width.
     """
-    table = _runs_table(runs, columns)
+    is_beside = _is_one_line_per_row(_runs_table(runs, columns, True), width)
+    table = _runs_table(runs, columns, is_beside)
     for name in optional:
-        wider = _runs_table(runs, columns := [*columns, name])
-        if len(lay_out_table(wider.columns, wider.rows, width)) > 1:
+        wider = _runs_table(runs, columns := [*columns, name], is_beside)
+        if not _is_one_line_per_row(wider, width):
             break
         table = wider
     return table
+
+
+def _is_one_line_per_row(table: RunsTable, width: int) -> bool:
+    return is_one_line_per_row(table.columns, table.rows, width)
 
 
 def headline_scores(runs: Sequence[ListedRun]) -> list[str]:
@@ -225,7 +232,8 @@ def headline_scores(runs: Sequence[ListedRun]) -> list[str]:
     return [keys[0] for keys in found if keys]
 
 
-def _runs_table(runs: Sequence[ListedRun], columns: Sequence[str]) -> RunsTable:
+def _runs_table(runs: Sequence[ListedRun], columns: Sequence[str], is_beside: bool) -> RunsTable:
+    """Return the table of runs, with what they are in the last column or below their rows."""
     parts = [run.parts for run in runs if run.parts]
     several = len(runs) > 1
     places = range(1, 4) if several else ()  # the objective is always said
@@ -244,13 +252,15 @@ def _runs_table(runs: Sequence[ListedRun], columns: Sequence[str]) -> RunsTable:
             *(each[place] for each in shown.values()),
             value_text(run.settings.get("seed")) if run.settings else "",
             *(_cell(run, name) for name in columns),
-            _what_text(run, shared),
         ]
         for place, run in enumerate(runs)
     ]
+    texts = [_what_text(run, shared) for run in runs]
     known = _known_names(runs)
-    head = ["run", *shown, "seed", *(_heading(known, name) for name in columns), "what"]
-    return RunsTable("; ".join(filter(None, common)), head, rows)
+    head = ["run", *shown, "seed", *(_heading(known, name) for name in columns)]
+    if is_beside:
+        head, rows, texts = [*head, "what"], [[*r, t] for r, t in zip(rows, texts, strict=True)], []
+    return RunsTable("; ".join(filter(None, common)), head, rows, texts)
 
 
 def _heading(known: Sequence[str], name: str) -> str:

@@ -116,7 +116,7 @@ def runs_command(
     table = runs_table(runs, shown, [] if asked else headline_scores(runs), out.width)
     if table.common:
         out.print(f"all: {table.common}")
-    out.print_table(table.columns, table.rows)
+    out.print_table(table.columns, table.rows, table.below)
     if off := [run.name for run in runs if run.collapsed]:
         out.print(
             f"all latents are off in {len(off)} of {len(runs)} runs (their rate is about 0 nats): "

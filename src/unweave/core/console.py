@@ -19,7 +19,7 @@ _LEAST_PIECE = 8  # characters of any column that is not of numbers
 _LONGEST_WORD = 40  # longer words of a text, such as paths, may be cut
 _LONGEST_NUMBER = 24  # characters of a number with its unit or interval; longer cells are texts
 _LONGEST_NAME = 32  # to which names shrink along with texts
-_MARGIN, _GAP = " ", "  "
+_MARGIN, _GAP, _INDENT = " ", "  ", "   "
 _NUMBER = re.compile(r"[-+−±\[(]?\d|[-–]?$|not finite$")  # how the cell of a number begins
 _TEXT_PIECE = re.compile(r"\s*(?:\[[-+\d., ]+\]|\S)+\s*")  # a word, or an interval
 _NAME_PIECE = re.compile(r"(?:[^\s/_.]|(?<=\d)\.(?=\d))+[\s/_.]*|[\s/_.]+")
@@ -42,9 +42,11 @@ class PlainConsole(Console):
         """Write text without wrapping it to the width of the console."""
         self.file.write(visible(text))
 
-    def print_table(self, columns: Sequence[str], rows: Iterable[Sequence[str]]) -> None:
+    def print_table(
+        self, columns: Sequence[str], rows: Iterable[Sequence[str]], below: Sequence[str] = ()
+    ) -> None:
         """Print a table, laid out by `lay_out_table`."""
-        for block in lay_out_table(columns, list(rows), self.width):
+        for block in lay_out_table(columns, list(rows), self.width, below):
             self.print()
             self.print("\n".join(block.head), style="bold", soft_wrap=True)
             self.print("\n".join(block.body), soft_wrap=True)
@@ -63,13 +65,14 @@ class TableBlock(NamedTuple):
 
 
 def lay_out_table(
-    columns: Sequence[str], rows: Sequence[Sequence[str]], width: int
+    columns: Sequence[str], rows: Sequence[Sequence[str]], width: int, below: Sequence[str] = ()
 ) -> list[TableBlock]:
     r"""Lay out a table in a number of characters without leaving anything out.
 
     Columns of numbers never shrink. Other columns are wrapped between words, and the first, which
     has names, also after a slash. Columns that still do not fit go into a block below, with the
-    names repeated; so the first column should tell the rows apart.
+    names repeated; so the first column should tell the rows apart. `below` has a text for each row,
+    which is written under it, in the whole width.
 
     >>> (block,) = lay_out_table(["metric", "value"], [["mig/chen2018", "0.25"]], 16)
     >>> print("\n".join(block.head + block.body))
@@ -89,7 +92,14 @@ def lay_out_table(
         if blocks[-1] and _total(each.least for each in beside) > width:
             blocks.append([])
         blocks[-1].append(column)
-    return [_block([names, *block], width) for block in blocks]
+    texts = [below, *[()] * len(blocks)]  # below the rows of the first block
+    return [_block([names, *block], width, own) for block, own in zip(blocks, texts, strict=False)]
+
+
+def is_one_line_per_row(columns: Sequence[str], rows: Sequence[Sequence[str]], width: int) -> bool:
+    """Return whether a table fits into a width without wrapping any cell below the headings."""
+    first, *others = lay_out_table(columns, rows, width)
+    return not others and len(first.body) == 1 + len(rows)
 
 
 def table_text(columns: Sequence[str], rows: Sequence[Sequence[str]], width: int) -> str:
@@ -119,19 +129,24 @@ class _Column(NamedTuple):
         return cls(lines, is_name, natural, least, min(least, _LEAST_PIECE))
 
     def wrap(self, place: int, width: int) -> list[str]:
-        """Break a line into lines of a width, between its pieces where possible."""
-        lines = []
-        for text in self.lines[place].split("\n"):
-            line = ""
-            for piece in _pieces(text, self.is_name or place == 0):
-                if line.strip() and _length(line + piece) > width:
-                    lines.append(line)
-                    line = ""
-                *whole, line = chop_cells(line + piece.rstrip(), width) or [""]
-                lines += whole
-                line += piece[len(piece.rstrip()) :]
-            lines.append(line)
-        return [line.rstrip() for line in lines]
+        """Break a line into lines of a width."""
+        return _wrap(self.lines[place], width, self.is_name or place == 0)
+
+
+def _wrap(text: str, width: int, is_name: bool = False) -> list[str]:
+    """Break text into lines of a width, between its pieces where possible."""
+    lines = []
+    for part in text.split("\n"):
+        line = ""
+        for piece in _pieces(part, is_name):
+            if line.strip() and _length(line + piece) > width:
+                lines.append(line)
+                line = ""
+            *whole, line = chop_cells(line + piece.rstrip(), width) or [""]
+            lines += whole
+            line += piece[len(piece.rstrip()) :]
+        lines.append(line)
+    return [line.rstrip() for line in lines]
 
 
 def _is_number(cell: str) -> bool:
@@ -159,7 +174,7 @@ def _total(widths: Iterable[int]) -> int:
     return len(_MARGIN) - len(_GAP) + sum(len(_GAP) + width for width in widths)
 
 
-def _block(columns: Sequence[_Column], width: int) -> TableBlock:
+def _block(columns: Sequence[_Column], width: int, below: Sequence[str]) -> TableBlock:
     """Lay out columns beside each other: headings of numbers wrap first, then texts, then names."""
     widths = [each.natural for each in columns]
     for limits in (
@@ -178,6 +193,8 @@ def _block(columns: Sequence[_Column], width: int) -> TableBlock:
         for place in range(len(columns[0].lines))
     ]
     head, *rows = (_beside(cells, widths) for cells in wrapped)
+    for row, text in zip(rows, below, strict=False):  # headings have none below
+        row += [_INDENT + line for line in _wrap(visible(text), width - len(_INDENT))]
     rule = _MARGIN + "─" * (_total(widths) - len(_MARGIN))
     return TableBlock(head, [rule, *(line for row in rows for line in row)])
 

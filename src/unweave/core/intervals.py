@@ -62,6 +62,23 @@ def welch_p(ours: Sequence[float], theirs: Sequence[float]) -> float | None:
     return float(2 * t.sf(abs(np.mean(ours) - np.mean(theirs)) / math.sqrt(variance), freedom))
 
 
+def paired_p(differences: Sequence[float]) -> float | None:
+    """Return the two-sided p-value of Student's test that the mean of differences of pairs is 0.
+
+    It is None for a single pair, or if the differences do not vary by more than rounding.
+
+    >>> paired_p([1.0, 2.0, 3.0]), paired_p([1.0, 1.0])
+    (0.0741..., None)
+    """
+    from scipy.stats import t
+
+    count = len(differences)
+    if count < 2 or (deviation := float(np.std(differences, ddof=1))) < EQUAL:
+        return None
+    statistic = abs(float(np.mean(differences))) / deviation * math.sqrt(count)
+    return float(2 * t.sf(statistic, count - 1))
+
+
 def holm(p_values: Sequence[float]) -> list[float]:
     """Correct p-values of several tests by Holm's method, which needs no assumptions.
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import errno
+import importlib
 import io
 import json
 import os
@@ -28,6 +29,17 @@ DEFAULT_STORE = Path("runs")  # of commands and of `explore`
 _WRITER = b"Written by unweave"
 _AT_START = (b'<meta name="generator" content="unweave', b"Software\0" + _WRITER)  # HTML, PNG
 _START, _END = 4096, 64  # bytes in which files say who wrote them
+
+
+def check_matplotlib() -> None:
+    """Raise if figures of papers cannot be drawn because matplotlib is not installed."""
+    try:
+        importlib.import_module("matplotlib")
+    except ImportError:
+        raise ValueError(
+            "figures of papers need matplotlib, which is not installed: pip install "
+            "'unweave[papers]'"
+        ) from None
 
 
 def check_output(

@@ -18,7 +18,7 @@ import re
 import sys
 import warnings
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from contextvars import ContextVar
 from importlib.metadata import EntryPoint, entry_points
@@ -283,6 +283,27 @@ def parts_of(spec: Any) -> Iterator[Any]:
 def own_parts(spec: Any) -> list[str]:
     """Return the names of the own parts in a spec."""
     return [part_name(type(part)) for part in parts_of(spec) if is_own(type(part))]
+
+
+def code_hashes(content: object) -> dict[str, str]:
+    """Return the hashes of users' own code in the JSON form of a spec, by the name of the code.
+
+    >>> code_hashes({"objective": {"kind": "my:VAE", "source-hash": "3f2a"}, "seed": 0})
+    {'my:VAE': '3f2a'}
+    """
+    if isinstance(content, str) and _IDENTITY(content):
+        name, _, code = content.partition("@")
+        return {name: code}
+    values: Iterable[object] = ()
+    found: dict[str, str] = {}
+    if isinstance(content, Mapping):
+        values = content.values()
+        found = {content["kind"]: content[HASH]} if HASH in content else {}
+    elif isinstance(content, (list, tuple)):
+        values = content
+    for value in values:
+        found |= code_hashes(value)
+    return found
 
 
 def own_modules(specs: Iterable[Any]) -> list[str]:

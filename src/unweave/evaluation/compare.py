@@ -12,10 +12,16 @@ import numpy as np
 
 from unweave.core import spec
 from unweave.core.groups import grouped
-from unweave.core.intervals import welch_interval
 from unweave.core.parts import reading_again
 from unweave.data.splits import on_split, split_of
-from unweave.evaluation.comparison import ComparedRun, Comparison, Contrast, RunGroup, Section
+from unweave.evaluation.comparison import (
+    ComparedRun,
+    Comparison,
+    Contrast,
+    RunGroup,
+    Section,
+    is_score,
+)
 from unweave.evaluation.evaluate import content_of, evaluate, score_facts, tables
 from unweave.evaluation.model import FittedModel
 from unweave.evaluation.shared_latents import (
@@ -24,7 +30,7 @@ from unweave.evaluation.shared_latents import (
     most_information,
     shared_latents,
 )
-from unweave.metrics import METRICS, Scores, Table, udr
+from unweave.metrics import Scores, Table, udr
 from unweave.metrics.model_metrics import LIKELIHOOD, UDR, split_model_metrics
 from unweave.metrics.registry import MetricChoice, metric_keys
 from unweave.metrics.score import notes_on_runs
@@ -271,9 +277,9 @@ def _contrast(name: str, groups: Sequence[RunGroup], level: float) -> Contrast |
     having = [group for group in groups if group.values(name)]
     if better is None or len(having) < 2:
         return None
-    best, second = sorted(having, key=lambda g: better * float(np.mean(g.values(name))))[-2:][::-1]
-    difference = welch_interval(best.values(name), second.values(name), level)
-    return Contrast(name, best, second, difference)
+    best, *rest = sorted(having, key=lambda g: -better * float(np.mean(g.values(name))))
+    second = next((group for group in rest if not group.shares_runs(best)), rest[0])
+    return Contrast(name, best, second, best.difference(second, name, level))
 
 
 def direction(name: str) -> int | None:
@@ -284,15 +290,6 @@ def direction(name: str) -> int | None:
     return 1 if is_score(name) or name == LIKELIHOOD or last == "r2" else None
 
 
-def is_score(name: str) -> bool:
-    """Return whether a quantity is the score of a metric that reads factors, or a part of one.
-
-    >>> is_score("metrics/mig/chen2018"), is_score("mig/chen2018 shape"), is_score("terms/rate")
-    (True, True, False)
-    """
-    return name.removeprefix("metrics/").split()[0] in METRICS
-
-
 def _leaves_range(group: RunGroup, name: str, level: float) -> bool:
     """Whether the interval of a score between 0 and 1 leaves this range."""
     estimate, values = group.estimate(name, level), group.values(name)
@@ -300,6 +297,15 @@ def _leaves_range(group: RunGroup, name: str, level: float) -> bool:
         return False
     ends = estimate.low, estimate.high or 0.0
     return all(0 <= value <= 1 for value in values) and not all(0 <= end <= 1 for end in ends)
+
+
+def _sharing(groups: Sequence[RunGroup]) -> list[list[RunGroup]]:
+    """Return the groups that share runs, together."""
+    found: list[list[RunGroup]] = []
+    for group in groups:
+        own = next((each for each in found if each[0].shares_runs(group)), None)
+        own.append(group) if own else found.append([group])
+    return [each for each in found if len(each) > 1]
 
 
 def _section_notes(section: Section, level: float) -> list[str]:
@@ -359,6 +365,13 @@ def _section_notes(section: Section, level: float) -> list[str]:
         notes.append(
             f"{section.data}: the groups have trained for different numbers of steps "
             f"({', '.join(f'{count:,}' for count in steps)}), which may explain differences"
+        )
+    if same := _sharing(section.groups):
+        names = ", ".join(" and ".join(group.name for group in own) for own in same)
+        notes.append(
+            f"{section.data}: groups that differ only in steps ({names}) share the first steps of "
+            "each seed: their differences are taken seed by seed, and a group is compared with the "
+            "best of the others"
         )
     if any(_leaves_range(group, name, level) for group in section.groups
            for name in section.quantities):  # fmt: skip

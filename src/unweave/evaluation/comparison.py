@@ -1,18 +1,32 @@
 """The comparison of runs: groups of runs that differ only in their seed, and the best of them."""
 
+from __future__ import annotations
+
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from itertools import combinations
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from unweave.core.intervals import EQUAL, Estimate, holm, mean_interval, welch_interval, welch_p
+from unweave.core.groups import grouped
+from unweave.core.intervals import (
+    EQUAL,
+    Estimate,
+    holm,
+    mean_interval,
+    paired_p,
+    welch_interval,
+    welch_p,
+)
 from unweave.core.text import csv_text
 from unweave.data.dataset import ExtremeValues
-from unweave.evaluation.shared_latents import SharedLatent, is_informed
-from unweave.metrics import Score, Table
+from unweave.evaluation.shared_latents import NO_INFORMATION, SharedLatent, is_informed
+from unweave.metrics import METRICS, Score, Table
+from unweave.metrics.evidence import unjudged
 from unweave.metrics.model_metrics import UDR
+from unweave.metrics.score import NO_EVIDENCE
 from unweave.training.final_terms import end_of, final_values
 from unweave.training.flat_settings import settings_text
 from unweave.training.run import Run
@@ -44,10 +58,21 @@ class ComparedRun:
     extremes: ExtremeValues | None = None
     code: Mapping[str, str] = field(default_factory=dict)
 
-    @property
+    @cached_property
     def informed(self) -> bool:
         """Whether a code carries information about the data, as far as is known."""
         return self.table is None or is_informed(self.table)
+
+    def no_evidence(self, name: str) -> str:
+        """Return why a quantity proves nothing if it is a score, or ""."""
+        if not is_score(name):
+            return ""
+        if not self.informed:
+            return NO_INFORMATION
+        if score := self.scores.get(name.split()[0]):
+            return str(score.details.get(NO_EVIDENCE, ""))
+        measured = Score(name, "", self.values[name])  # during training
+        return "" if self.table is None else unjudged(measured, self.table)
 
     @property
     def values(self) -> dict[str, float]:
@@ -96,6 +121,49 @@ class RunGroup:
         values = self.values(name)
         return mean_interval(values, level) if values else None
 
+    def shares_runs(self, other: RunGroup) -> bool:
+        """Whether the groups differ only in steps and have seeds in common.
+
+        Runs of one seed then share their first steps: the longer one continues the shorter one, or
+        could have.
+        """
+        mine, theirs = ({**each.settings, "steps": 0} for each in (self, other))
+        return mine == theirs and bool(self._seeds & other._seeds)
+
+    @property
+    def _seeds(self) -> set[int]:
+        return {run.run.seed for run in self.runs}
+
+    def difference(self, other: RunGroup, name: str, level: float) -> Estimate:
+        """Return the difference of the means of a quantity with its interval.
+
+        The interval is Welch's, or that of the differences by seed if both groups share runs.
+        """
+        if pairs := self._pairs(other, name):
+            return mean_interval(pairs, level)
+        return welch_interval(self.values(name), other.values(name), level)
+
+    def p_value(self, other: RunGroup, name: str) -> float | None:
+        """Return the p-value of the test that belongs to `difference`, if there is one."""
+        if pairs := self._pairs(other, name):
+            return paired_p(pairs)
+        return welch_p(self.values(name), other.values(name))
+
+    def _pairs(self, other: RunGroup, name: str) -> list[float]:
+        """Return the differences of a quantity by seed, if all runs of both groups have a pair."""
+        if not self.shares_runs(other):
+            return []
+        mine, theirs = (
+            {run.run.seed: run.values[name] for run in each.runs if name in run.values}
+            for each in (self, other)
+        )
+        return [mine[seed] - theirs[seed] for seed in mine] if mine.keys() == theirs.keys() else []
+
+    def no_evidence(self, name: str) -> str:
+        """Return why a quantity proves nothing in any of the runs that have it, or ""."""
+        reasons = [run.no_evidence(name) for run in self.runs if name in run.values]
+        return reasons[0] if all(reasons) and reasons else ""
+
     @property
     def title(self) -> str:
         """The settings as text."""
@@ -103,7 +171,10 @@ class RunGroup:
 
 
 class Contrast(NamedTuple):
-    """The best group by one quantity, the second best, and the difference of their means."""
+    """The best group by one quantity, the second best, and the difference of their means.
+
+    The second best is one that does not share runs with the best, if there is one.
+    """
 
     quantity: str
     best: RunGroup
@@ -121,12 +192,18 @@ class Contrast(NamedTuple):
         low, high = self.difference.low, self.difference.high
         return None if low is None or high is None else low > 0 or high < 0
 
+    @property
+    def no_evidence(self) -> str:
+        """Why the score of the best group proves nothing, or ""."""
+        return self.best.no_evidence(self.quantity)
+
 
 class PairwiseDifference(NamedTuple):
-    """The difference of the means of two groups by one quantity, with Welch's interval.
+    """The difference of the means of two groups by one quantity, with its interval.
 
-    `p` is the p-value of Welch's test, and `p_holm` the same corrected by Holm's method for all
-    pairs of groups by this quantity. Both are None if a group has one seed, or if no value varies.
+    `p` is the p-value of the test (see `RunGroup.difference`), and `p_holm` the same corrected by
+    Holm's method for all pairs of groups by this quantity. Both are None if a group has one seed,
+    or if no value varies.
     """
 
     quantity: str
@@ -147,16 +224,28 @@ class Section:
     quantities: tuple[str, ...]
     contrasts: tuple[Contrast, ...]
 
+    @cached_property
+    def no_evidence(self) -> dict[str, list[str]]:
+        """The scores that prove nothing in any run, by the reason."""
+        having = {n: [g for g in self.groups if g.values(n)] for n in self.quantities}
+        reasons = {name: [g.no_evidence(name) for g in own] for name, own in having.items()}
+        return grouped((each[0], name) for name, each in reasons.items() if all(each))
+
+    @property
+    def proven(self) -> list[str]:
+        """The quantities other than these scores."""
+        unproven = [name for names in self.no_evidence.values() for name in names]
+        return [name for name in self.quantities if name not in unproven]
+
     def pairwise(self, level: float = 0.95) -> list[PairwiseDifference]:
         """Return the differences of all pairs of groups by every quantity."""
         found = []
         for name in self.quantities:
-            values = [(group, group.values(name)) for group in self.groups]
-            pairs = list(combinations([(group, own) for group, own in values if own], 2))
-            p_values = [welch_p(a, b) for (_, a), (_, b) in pairs]
+            pairs = list(combinations([group for group in self.groups if group.values(name)], 2))
+            p_values = [one.p_value(other, name) for one, other in pairs]
             corrected = iter(holm([p for p in p_values if p is not None]))
-            for ((one, a), (other, b)), p in zip(pairs, p_values, strict=True):
-                difference = welch_interval(a, b, level)
+            for (one, other), p in zip(pairs, p_values, strict=True):
+                difference = one.difference(other, name, level)
                 p_holm = None if p is None else next(corrected)
                 found.append(PairwiseDifference(name, one, other, difference, p, p_holm))
         return found
@@ -238,14 +327,25 @@ class Comparison:
                         "second": each.second.name,
                         "difference": each.difference._asdict(),
                         "distinguishable": each.distinguishable,
+                        "no_evidence": each.no_evidence or None,
                     }
                     for each in section.contrasts
                 ],
+                "no_evidence": section.no_evidence,
             }
             | ({"pairwise": _pairs_json(section, self.level)} if pairwise else {})
             for section in self.sections
         ]
         return {"level": self.level, "notes": list(self.notes), "sections": sections}
+
+
+def is_score(name: str) -> bool:
+    """Return whether a quantity is the score of a metric that reads factors, or a part of one.
+
+    >>> is_score("metrics/mig/chen2018"), is_score("mig/chen2018 shape"), is_score("terms/rate")
+    (True, True, False)
+    """
+    return name.removeprefix("metrics/").split()[0] in METRICS
 
 
 def _pairs_json(section: Section, level: float) -> list[dict[str, Any]]:

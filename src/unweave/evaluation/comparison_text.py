@@ -40,9 +40,9 @@ def _section_text(section: Section, level: float, width: int) -> str:
     runs = sum(len(group.runs) for group in section.groups)
     title = textwrap.fill(f"{section.data}: {count_noun(runs, 'run')}", width)
     blocks = [title, _settings_text(section, width), _quantities_text(section, level, width)]
-    if section.contrasts:
-        lines = [contrast_text(each) for each in section.contrasts]
-        blocks.append(f"Best, and the difference from the second best ({level:.0%} intervals):")
+    if lines := [contrast_text(each) for each in section.contrasts if not each.no_evidence]:
+        title = f"Is the best group better than the second best? ({level:.0%} intervals)"
+        blocks.append(textwrap.fill(title, width))
         blocks[-1] += "".join(f"\n{_fill(line, width)}" for line in lines)
     shared = [_latents_text(group, width) for group in section.groups if group.udr]
     if shared:
@@ -90,18 +90,21 @@ def _ranges_text(seeds: Iterable[int]) -> str:
 
 
 def _quantities_text(section: Section, level: float, width: int) -> str:
-    """Return the table of means by group."""
-    rows = [
-        [name, *(estimate_text(group, name, level) for group in section.groups)]
-        for name in section.quantities
-    ]
-    if not rows:
-        return ""
-    text = table_text(["", *(group.name for group in section.groups)], rows, width)
-    lines = [f"{_EQUAL}: equal in all seeds"] if _EQUAL in text else []
+    """Return the table of means by group, and one of the scores that prove nothing."""
+
+    def table(names: Sequence[str]) -> str:
+        cells = ([estimate_text(group, name, level) for group in section.groups] for name in names)
+        rows = [[name, *own] for name, own in zip(names, cells, strict=True)]
+        return table_text(["", *(group.name for group in section.groups)], rows, width)
+
+    blocks = [table(section.proven)] if section.proven else []
     if source := measured_on(section):
-        lines.append(textwrap.fill(source, width))
-    return "\n".join([text, *lines])
+        blocks[-1] += f"\n{textwrap.fill(source, width)}"
+    for reason, names in section.no_evidence.items():
+        blocks.append(f"{textwrap.fill(f'No evidence: {reason}:', width)}\n{table(names)}")
+    if blocks and any(_EQUAL in each for each in blocks):
+        blocks[-1] += f"\n{_EQUAL}: equal in all seeds"
+    return "\n\n".join(blocks)
 
 
 def measured_on(section: Section) -> str:
@@ -147,18 +150,17 @@ def mean_text(estimate: Estimate) -> str:
 
 
 def contrast_text(contrast: Contrast) -> str:
-    """Say which group is best by a quantity, and by how much."""
-    best, second, difference = contrast.best, contrast.second, contrast.difference
-    head = f"{contrast.quantity}: {best.name}"
-    amount = _signed(difference.value)
+    """Say whether the best group by a quantity is better than the second best, and by how much."""
+    best, second, difference = contrast.best.name, contrast.second.name, contrast.difference
     if contrast.tied:
-        return f"{head} and {second.name} are equal"
+        return f"{contrast.quantity}: {best} and {second} are equal"
+    amount = _signed(difference.value)
     if difference.low is None or difference.high is None:
-        return f"{head} ({amount} from {second.name}; one seed gives no interval)"
-    interval = f"[{_signed(difference.low)}, {_signed(difference.high)}]"
-    if not contrast.distinguishable:
-        return f"{head}, not distinguishable from {second.name} ({amount} {interval})"
-    return f"{head}, {amount} from {second.name} {interval}"
+        amount += ", and one seed gives no interval"
+    else:
+        amount += f" [{_signed(difference.low)}, {_signed(difference.high)}]"
+    head = f"{best} is" if contrast.distinguishable else f"no evidence that {best} is"
+    return f"{contrast.quantity}: {head} better than {second} ({amount})"
 
 
 def _pairwise_text(section: Section, level: float, width: int) -> str:
@@ -234,10 +236,14 @@ def comparison_html(comparison: Comparison) -> str:
               for name in section.settings),
             ["seeds", *(seeds_text(group) for group in section.groups)],
             *([name, *(estimate_text(g, name, comparison.level) for g in section.groups)]
-              for name in section.quantities),
+              for name in section.proven),
+            *([f"{name} (no evidence)",
+               *(estimate_text(g, name, comparison.level) for g in section.groups)]
+              for names in section.no_evidence.values() for name in names),
         ]  # fmt: skip
         parts.append(html_table(head, rows, section.data))
-        lines = (Markup("<li>{}</li>").format(contrast_text(each)) for each in section.contrasts)
+        contrasts = [each for each in section.contrasts if not each.no_evidence]
+        lines = (Markup("<li>{}</li>").format(contrast_text(each)) for each in contrasts)
         parts.append(Markup("<ul>{}</ul>").format(Markup("").join(lines)))
     parts += [Markup("<p>{}</p>").format(note) for note in comparison.notes]
     return visible(Markup("<div>{}</div>").format(Markup("").join(parts)))

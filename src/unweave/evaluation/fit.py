@@ -21,7 +21,7 @@ import numpy as np
 from unweave.core import files, spec
 from unweave.core.console import PlainConsole
 from unweave.core.groups import grouped
-from unweave.core.hints import nearest, nearest_name
+from unweave.core.hints import count_noun, nearest, nearest_name
 from unweave.core.notes import print_notes
 from unweave.core.optimisers import Adam
 from unweave.core.spec import digest
@@ -279,6 +279,9 @@ def train_runs(
         by_digest |= {each.run.digest: each for each in stopped.outcomes}
         resolved = [run.digest for job in jobs for run in job.task.runs]
         so_far = [by_digest[digest] for digest in resolved if digest in by_digest]
+        if store and console and processes.is_first:
+            others = [run for group in list(by_data.values())[len(jobs) :] for run in group]
+            print_notes(console, _unstarted_lines(jobs, others, store))
         raise TrainingInterrupted(so_far, stopped.terminated) from None
     if failed:
         failures = [failure for each in failed for failure in each.failures]
@@ -321,6 +324,20 @@ def _lines_before(job: Job) -> list[str]:
         settings = [f"training {sweep_text(task.runs)}"]
     given = task.run_store, task.precision, job.monitor, job.processes
     return [*notes(task.runs, dataset, *given), *settings]
+
+
+def _unstarted_lines(jobs: Sequence[Job], others: Sequence[Run], store: Store) -> list[str]:
+    """Say how many runs have not started, of some jobs and of others whose data are not loaded."""
+    folders = {run.digest: store.folder(run) for job in jobs for run in job.task.runs}
+    unstarted = sum(not (folder.ended or folder.states) for folder in folders.values())
+    more = len({run.digest for run in others})
+    if not (unstarted := unstarted + more):
+        return []
+    total = len(folders) + more
+    return [
+        f"{unstarted:,} of {count_noun(total, 'run')} have not started, so `unweave runs` does not "
+        "list them: run this again to train them too"
+    ]
 
 
 def _held_out_lines(outcomes: Sequence[Outcome]) -> list[str]:

@@ -14,8 +14,8 @@ LEAST_DEVIATIONS = 3.0  # standard deviations of the scores of shuffled factors
 def unjudged(score: Score, table: Table) -> str:
     """Return why a score of a table is no evidence, or "".
 
-    A score is no evidence if it is not finite, if fewer than two factors could be scored, if there
-    are too few rows, or if shuffled factors score about the same.
+    A score is no evidence if it is not finite, if fewer than two factors could be scored or fewer
+    than two codes vary, if there are too few rows, or if shuffled factors score about the same.
 
     >>> unjudged(Score("mig", "chen2018", 1.0), Table([[0.1], [0.2]] * 20, [[0], [1]] * 20))
     'only one factor can be scored, and disentanglement is about two or more'
@@ -31,6 +31,8 @@ def unjudged(score: Score, table: Table) -> str:
     ]
     if len(scored) < 2:
         return "only one factor can be scored, and disentanglement is about two or more"
+    if (table.codes != table.codes[:1]).any(0).sum() < 2:
+        return "only one code varies, and disentanglement is about two or more"
     if few := table.too_few_rows:
         return few.split(":")[0]
     deviation = score.details.get(NULL_STD, 0.0)

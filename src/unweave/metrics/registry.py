@@ -296,7 +296,7 @@ def evaluate(
     How real-valued factors are treated is logged (`Table.notes`). A table with missing labels
     (`Table.missing_labels`) or with too few rows (`Table.too_few_rows`) issues one warning each.
     The detail "no evidence" of a score says why it cannot be judged, if it cannot: too few rows, a
-    single factor, or a null that is as high.
+    single factor or code, or a null that is as high.
 
     >>> import numpy as np
     >>> factors = np.argwhere(np.ones((4, 5, 3)))[:, :2]

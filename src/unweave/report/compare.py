@@ -10,8 +10,8 @@ from numpy.typing import NDArray
 
 import unweave
 from unweave.core.files import make_folder, write_atomically
+from unweave.core.groups import grouped
 from unweave.core.outputs import refuse_run_folder
-from unweave.evaluation.compare import is_score
 from unweave.evaluation.comparison import Comparison, Contrast, RunGroup, Section
 from unweave.evaluation.comparison_text import (
     agreement_text,
@@ -21,7 +21,7 @@ from unweave.evaluation.comparison_text import (
     seeds_text,
     udr_text,
 )
-from unweave.evaluation.shared_latents import NO_INFORMATION, SAME
+from unweave.evaluation.shared_latents import SAME
 from unweave.report.charts import Panel, Plot, not_finite, padded, padded_range, ticks
 from unweave.report.figures import settled_span
 from unweave.report.studies import series_style
@@ -90,16 +90,19 @@ def _section(section: Section, level: float) -> dict[str, Any]:
             (group, style, list(map(value_text, group.settings.values())), seeds_text(group))
             for group, style in zip(section.groups, styles, strict=True)
         ],
-        "quantities": [
-            _QuantityRow(
-                name,
-                [estimate_text(group, name, level) for group in section.groups],
-                contrasts.get(name),
-            )
-            for name in section.quantities
-        ],
-        "best": [(each, contrast_text(each)) for each in section.contrasts],
-        "dots": [_quantity_chart(name, section, styles, level) for name in section.quantities]
+        "quantities": {
+            reason: [
+                _QuantityRow(
+                    name,
+                    [estimate_text(group, name, level) for group in section.groups],
+                    contrasts.get(name),
+                )
+                for name in names
+            ]
+            for reason, names in {"": section.proven, **section.no_evidence}.items()
+        },
+        "differences": [contrast_text(each) for each in section.contrasts if not each.no_evidence],
+        "dots": [_quantity_chart(name, section, styles, level) for name in section.proven]
         if len(section.groups) > 1
         else [],
         "curves": _curves(section, styles),
@@ -128,21 +131,17 @@ def _verdict(section: Section) -> tuple[Level, list[str]]:
             levels.add(_agreement(group))
     if several:
         told_apart = [each for each in section.contrasts if each.distinguishable]
-        sure = [each for each in told_apart if not _is_hollow(each)]
+        sure = [each for each in told_apart if not each.no_evidence]
         lines += [contrast_text(each) for each in sure]
-        if hollow := dict.fromkeys(each.best.name for each in told_apart if _is_hollow(each)):
-            lines.append(
-                f"Scores by which {' or '.join(hollow)} is best are no evidence: {NO_INFORMATION}"
-            )
+        hollow = grouped((c.no_evidence, c.best.name) for c in told_apart if c.no_evidence)
+        lines += [
+            f"Scores by which {' or '.join(dict.fromkeys(names))} is best are no evidence: {reason}"
+            for reason, names in hollow.items()
+        ]
         if not told_apart:
             lines.append(_why_none_is_better(section))
         levels = levels or {"good" if sure else "weak"}
     return levels.pop() if len(levels) == 1 else "weak", lines
-
-
-def _is_hollow(contrast: Contrast) -> bool:
-    """Whether a group is best by a score although no variable of its runs carries information."""
-    return is_score(contrast.quantity) and not any(run.informed for run in contrast.best.runs)
 
 
 def _agreement(group: RunGroup) -> Level:

@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from unweave.core.files import make_folder, write_atomically
+from unweave.core.outputs import check_matplotlib
 from unweave.studies.workspace import Measured
 from unweave.theory import Estimates
 
@@ -66,13 +67,9 @@ _STYLE: Any = {  # matplotlib types this as a union of all its settings
 @contextmanager
 def figure_style() -> Iterator[None]:
     """Apply the style to figures that are made or written in this context."""
-    try:
-        import matplotlib
-    except ImportError:
-        raise ValueError(
-            "figures of papers need matplotlib, which is not installed: pip install "
-            "'unweave[papers]'"
-        ) from None
+    check_matplotlib()
+    import matplotlib
+
     with matplotlib.rc_context(_STYLE):
         yield
 

@@ -99,7 +99,8 @@ def _train_missing(workspace: Workspace, study: Study, runs: Sequence[Run], path
             workspace.trained += sum(outcome.has_weights for outcome in trained.outcomes)
             dataset = datasets.load(known[0].data)
             networks = _describe(workspace, study, known, trained, seconds, dataset)
-            add_networks(study, path, networks)
+            if networks:
+                add_networks(study, path, networks)
     return seconds
 
 

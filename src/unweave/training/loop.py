@@ -19,6 +19,7 @@ from unweave.training.precision import Precision, check_precision, matmul_precis
 from unweave.training.processes import ALONE, Processes
 from unweave.training.progress import Progress, RecordedProgress, Silent
 from unweave.training.resumption import (
+    code_notes,
     continuation_note,
     find_continuations,
     group_runs,
@@ -66,6 +67,7 @@ def notes(
     if store:
         for run in runs:
             lines += label_notes(store.folder(run), dataset)
+        lines += code_notes(runs, store)
         given = dataset, store, precision, bool(monitor)
         continued = find_continuations(runs, *given, processes=processes)
         for run in runs:

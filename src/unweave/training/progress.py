@@ -59,15 +59,21 @@ class Silent:
 
 
 class Speed:
-    """Steps per second, over about the last minute."""
+    """Steps per second, over about the last minute.
+
+    The time until the first report, in which everything starts, counts only until the second one.
+    """
 
     def __init__(self, step: int) -> None:
-        self._marks = deque([(time.monotonic(), step)])
+        self._marks, self._starts = deque([(time.monotonic(), step)]), True
 
     def at(self, step: int) -> float:
         """Return the speed on reaching a step."""
         marks, now = self._marks, time.monotonic()
         marks.append((now, step))
+        if self._starts and len(marks) > 2:
+            marks.popleft()
+            self._starts = False
         while now - marks[1][0] >= _RECENT:
             marks.popleft()
         then, first = marks[0]

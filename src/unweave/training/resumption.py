@@ -5,7 +5,9 @@ from typing import NamedTuple
 
 import torch
 
+from unweave.core import spec
 from unweave.core.groups import grouped
+from unweave.core.parts import code_hashes
 from unweave.data import Dataset
 from unweave.training.log_rows import fails_alike
 from unweave.training.processes import ALONE, Processes
@@ -36,6 +38,22 @@ def arithmetic(
     compiled = device.type == "cuda" and worth_compiling(runs) and not processes.several
     beside = {"processes": processes.size} if processes.size > 1 else {}
     return {"device": device.type, "precision": precision, "compiled": compiled, **beside}
+
+
+def code_notes(runs: Sequence[Run], store: Store) -> list[str]:
+    """Say which runs start anew because the code of users' own parts has changed."""
+    stored = store.runs_of_other_code(runs)
+    hashes = {run.digest: code_hashes(spec.to_json(run)) for run in runs if run.digest in stored}
+    before = {digest: code_hashes(stored[digest].settings) for digest in hashes}
+    by_part = grouped(
+        (", ".join(sorted(name for name, code in own.items() if code != before[d].get(name))), d)
+        for d, own in hashes.items()
+    )
+    return [
+        f"{'the run starts' if len(digests) == 1 else f'{len(digests)} runs start'} anew, because "
+        f"the code of {names} has changed since run {stored[digests[0]].path.name}, which is kept"
+        for names, digests in by_part.items()
+    ]
 
 
 _Key = tuple[tuple[str, frozenset[str] | None], str]  # of a group of runs, and the name of a lane

@@ -28,7 +28,7 @@ from torch import Tensor
 from unweave.core import files, spec
 from unweave.core.files import delete, make_folder, write_atomically
 from unweave.core.outputs import RUN
-from unweave.core.parts import own_parts, reading_again
+from unweave.core.parts import code_hashes, own_parts, reading_again
 from unweave.data import Data, Dataset, Schema
 from unweave.data.splits import split_of
 from unweave.training.leases import FolderInUse, read_leases
@@ -295,6 +295,19 @@ class Store:
             by_run[run.digest] = [folder for _, folder in sorted(shorter, key=lambda e: -e[0])]
         return by_run
 
+    def runs_of_other_code(self, runs: Iterable[Run]) -> dict[str, RunFolder]:
+        """The newest stored run that differs from each new run only in the code of own parts."""
+        new: dict[str, list[str]] = {}
+        for run in runs:
+            content = spec.to_json(run)
+            if code_hashes(content) and not (self.folder(run).path / RUN).exists():
+                new.setdefault(_all_but_code(content), []).append(run.digest)
+        found: dict[str, RunFolder] = {}
+        for folder in self.folders() if new else ():
+            with suppress(OSError, ValueError, RecursionError):
+                found |= dict.fromkeys(new.get(_all_but_code(folder.settings), ()), folder)
+        return found
+
     def find_all(self, names: Iterable[str]) -> list[Path]:
         """The folders of runs by their names, as `find` takes them, each once."""
         listed = functools.cache(partial(names_in, self.root))  # once for all names
@@ -340,6 +353,14 @@ def refuse_model_file(name: str) -> None:
 def _stored_settings(path: Path, _changed: int) -> tuple[bytes, int]:
     """Return `_all_but_steps` of a stored run; its run.json is read once."""
     return _all_but_steps(RunFolder(path).settings)
+
+
+def _all_but_code(content: dict[str, Any]) -> str:
+    """Return the settings of a run as text without the hashes of users' own code."""
+    text = json.dumps(content, sort_keys=True)
+    for code in code_hashes(content).values():
+        text = text.replace(code, "")
+    return text
 
 
 def _all_but_steps(content: dict[str, Any]) -> tuple[bytes, int]:
