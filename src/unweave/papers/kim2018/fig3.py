@@ -62,7 +62,7 @@ def trained_claims(results: Results) -> list[Claim]:
     There is no such claim without stored codes.
     """
     scores = {}
-    for network in results.networks:
+    for network in sorted(results.networks, key=lambda network: setting_of(network.run)):
         if CODES in network.facts:
             codes, factors = codes_of(network, without="shape")
             newer = factor_vae_score(codes, factors, kl=network.facts["kl"])
