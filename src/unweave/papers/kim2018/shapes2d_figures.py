@@ -111,7 +111,7 @@ def fig4(workspace: Workspace, results: Results) -> Result:
 
 def fig5(workspace: Workspace, results: Results) -> Result:
     """Figure 5: reconstruction error against the score, and how the two metrics correlate."""
-    figure, (axis,) = panels(1, 1, width=5.2, height=3.4)
+    figure, (axis,) = panels(1, 1, width=6.2, height=4.0)
     axis.set_xscale("log")
     stated = [
         PointLabel(45, 0.73, "paper, β = 4", BLUE),
@@ -141,7 +141,8 @@ def _remarks(ours: Group, theirs: Group) -> str:
     pairs = [by_seed[0][seed] - by_seed[1][seed] for seed in by_seed[0] if seed in by_seed[1]]
     return texts_of("fig5")(
         "noticed", count=len(scores[True]), all=len(ours.networks), far=_FAR, high=high, low=low,
-        grows=int((changes > 0).sum()), difference=STATED_DIFFERENCE, unpaired=ours.difference(theirs, OURS),
+        grows=int((changes > 0).sum()), difference=STATED_DIFFERENCE,
+        unpaired=ours.difference(theirs, OURS),
         paired=mean_over_networks(np.array(pairs or [math.nan])),
         needed=networks_needed(ours.values(OURS), theirs.values(OURS), STATED_DIFFERENCE),
     )  # fmt: skip
