@@ -8,7 +8,7 @@ import pytest
 
 from unweave.metrics import factor_vae_score
 from unweave.metrics.studies import Sensitivity
-from unweave.papers.kim2018 import fig3, shapes2d, shapes2d_figures
+from unweave.papers.kim2018 import fig3, sensitivity, shapes2d, shapes2d_figures
 from unweave.papers.kim2018.batches import Draws, claims_of
 from unweave.papers.kim2018.methods import (
     ACCURACY,
@@ -282,7 +282,7 @@ def test_more_seeds_decide_about_few_iterations():
     for size, expected in ((10, "undecided"), (2_000, "pass")):
         few = np.array([0.7, 0.71])[None, :, None] + 0.03 * rng.normal(size=(2, 2, size))
         more = over(grid | {"steps": (10, 20)}, few)
-        claim, less = shapes2d_figures.sensitivity_claims(over(grid, line), newer, more)
+        claim, less = sensitivity.sensitivity_claims(over(grid, line), newer, more)
         assert (claim.verdict, less.verdict) == (expected, "undecided")  # of “much less”
 
 
@@ -301,7 +301,7 @@ def test_trained_networks_with_a_perfect_score_on_the_older_metric_alone(monkeyp
 def test_stored_codes_give_the_stored_score():
     networks = read_networks(shapes2d.STUDY.path(PAGES)).values()
     network = next(each for each in networks if shapes2d.CODES in each.facts)
-    codes, factors = shapes2d_figures.codes_of(network)
+    codes, factors = sensitivity.codes_of(network)
     score = factor_vae_score(codes, factors, kl=network.facts["kl"])
     assert float(score) == pytest.approx(network.value(OURS), abs=0.03)
-    assert (shapes2d_figures.codes_of(network, without="shape")[1] == factors[:, 1:]).all()
+    assert (sensitivity.codes_of(network, without="shape")[1] == factors[:, 1:]).all()
