@@ -398,8 +398,7 @@ def fig40(workspace: Workspace, results: Results) -> Result:
         for column, latent in enumerate(np.argsort(-np.array(network.facts["kl"]))):
             axis = axes[10 * row + column]
             counts = np.array(network.facts["marginals"][latent])
-            axis.fill_between(middle, counts / ROWS / width, step="mid", color=BLUE, alpha=0.6,
-                              linewidth=0)  # fmt: skip
+            axis.stairs(counts / ROWS / width, EDGES, fill=True, color=BLUE, alpha=0.6)
             axis.plot(middle, prior, color=ORANGE, linewidth=0.9)
             ticks = [-3, 0, 3] if row == len(groups) - 1 else []
             axis.set(ylim=(0, _DENSEST), xticks=ticks, yticks=[])
