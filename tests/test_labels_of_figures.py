@@ -51,6 +51,17 @@ def test_a_label_is_next_to_its_point_and_off_the_bars():
         assert not box.contains(*(up + share * (down - up)))
 
 
+def test_a_wide_label_far_above_its_point_is_joined_to_it():
+    """The distance to its edge counts, not that to its middle less half of its width."""
+    with figure_style():
+        _, (axis,) = panels(1, 1, width=5, height=3.5)
+        axis.plot([0, 1], [0, 1], "None")
+        for height in (0.5, 0.52, 0.54, 0.56, 0.44, 0.46, 0.48):
+            axis.plot([0, 1], [height] * 2)
+        place_labels(axis, [PointLabel(0.5, 0.5, "a long name of a point", BLUE)])
+    assert axis.texts[-1].arrow_patch is not None
+
+
 def test_a_label_far_from_its_point_is_joined_to_it_by_a_line():
     """Where everything near is covered."""
     around = np.stack(np.meshgrid(*[np.linspace(0.42, 0.58, 33)] * 2), -1).reshape(-1, 2)

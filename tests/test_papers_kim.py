@@ -8,7 +8,7 @@ import pytest
 
 from unweave.metrics import factor_vae_score
 from unweave.metrics.studies import Sensitivity
-from unweave.papers.kim2018 import fig3, shapes2d, shapes2d_figures
+from unweave.papers.kim2018 import fig3, sensitivity, shapes2d, shapes2d_figures
 from unweave.papers.kim2018.batches import Draws, claims_of
 from unweave.papers.kim2018.methods import (
     ACCURACY,
@@ -115,15 +115,64 @@ def test_claims_about_missing_networks_are_not_measured_yet():
     claims = shapes2d_figures.headline_claims(found)
     assert verdict(claims, "mean score of FactorVAE") == "not measured yet"
     assert verdict(claims, "mean score of β-VAE") == "pass"
-    *_, higher, equal = claims
+    *_, higher, _, _, equal = claims
     assert (higher.note, equal.note) == (
         "19 of 20 networks are trained.",
         "19 of 100 networks are trained.",
     )
     assert higher.got.startswith("so far: -0.0")
     assert equal.got.startswith("so far: γ = 40: -0.0")
-    *_, higher, equal = shapes2d_figures.headline_claims(results(networks_of("beta-vae", 4)))
+    *_, higher, _, _, equal = shapes2d_figures.headline_claims(results(networks_of("beta-vae", 4)))
     assert higher.got == equal.got == "–"
+
+
+BETAS = (1, 4, 6, 10)
+
+
+@pytest.mark.parametrize(("other", "expected"), [(0.6, "pass"), (0.7, "undecided"), (0.8, "fail")])
+def test_a_weight_is_the_best_only_if_all_others_score_lower(other, expected):
+    """The scores of other weights differ by seed, so that none of them is exactly as good."""
+    made = [networks_of("beta-vae", beta, OURS=0.7 if beta == 4 else other) for beta in BETAS]
+    claims = shapes2d_figures.headline_claims(results(*made))
+    assert verdict(claims, "best mean disentanglement of β-VAE") == expected
+    assert verdict(claims, "best mean disentanglement of FactorVAE") == "not measured yet"
+    some = shapes2d_figures.headline_claims(results(*made[:3]))
+    assert verdict(some, "best mean disentanglement of β-VAE") == "not measured yet"
+
+
+@pytest.mark.parametrize(("score", "expected"), [(0.8, "pass"), (0.9, "undecided")])
+def test_the_best_network_is_compared_with_the_best_of_the_paper(score, expected):
+    """The best is that of all settings, as the paper's is."""
+    made = [networks_of("beta-vae", beta, OURS=score if beta == 10 else 0.7) for beta in BETAS]
+    beta, factor = shapes2d_figures.best_claims(results(*made))
+    assert (beta.verdict, factor.verdict) == (expected, "not measured yet")
+    assert beta.got == f"{score + 0.009:.3f} with β = 10; 0.709 with β = 4"
+
+
+@pytest.mark.parametrize(
+    ("value", "expected"), [(-50.0, "pass"), (-46.0, "undecided"), (-40.0, "undecided")]
+)
+def test_one_network_of_each_method_does_not_contradict_the_order(value, expected):
+    made = [
+        [replace(n, facts=n.facts | {"log_likelihood": mean + 0.1 * n.run.seed})
+         for n in networks_of(kind, weight)]
+        for kind, weight, mean in (("factor-vae", 35, value), ("beta-vae", 4, -46.0))
+    ]  # fmt: skip
+    claim = shapes2d_figures.order_claim(results(*made))
+    assert claim.verdict == expected
+    assert claim.got.endswith(f"of the best networks {value + 0.9:.1f} and -45.1")
+
+
+def test_histograms_of_codes_are_densities_of_all_codes():
+    """A latent with a quarter of its codes in the histogram has a quarter of the area there."""
+    counts = [[250] * 40] * 9 + [[62] * 40]
+    (network,) = networks_of("beta-vae", 4, 1)
+    facts = network.facts | {"marginals": counts, "kl": list(range(10))}
+    made = replace(network, facts=facts, cost={"precision": "bf16"})
+    drawn = shapes2d_figures.fig40(None, results([made]))
+    (steps,) = drawn.drawings[""].axes[0].patches
+    assert steps.get_data().values.max() == pytest.approx(62 / 10_000 / 0.2)
+    assert "up to 75% of a latent's, with β-VAE β = 4" in drawn.captions[""]
 
 
 @pytest.mark.parametrize(("accuracy", "expected"), [(-0.01, "pass"), (0.01, "fail")])
@@ -233,7 +282,7 @@ def test_more_seeds_decide_about_few_iterations():
     for size, expected in ((10, "undecided"), (2_000, "pass")):
         few = np.array([0.7, 0.71])[None, :, None] + 0.03 * rng.normal(size=(2, 2, size))
         more = over(grid | {"steps": (10, 20)}, few)
-        claim, less = shapes2d_figures.sensitivity_claims(over(grid, line), newer, more)
+        claim, less = sensitivity.sensitivity_claims(over(grid, line), newer, more)
         assert (claim.verdict, less.verdict) == (expected, "undecided")  # of “much less”
 
 
@@ -252,7 +301,7 @@ def test_trained_networks_with_a_perfect_score_on_the_older_metric_alone(monkeyp
 def test_stored_codes_give_the_stored_score():
     networks = read_networks(shapes2d.STUDY.path(PAGES)).values()
     network = next(each for each in networks if shapes2d.CODES in each.facts)
-    codes, factors = shapes2d_figures.codes_of(network)
+    codes, factors = sensitivity.codes_of(network)
     score = factor_vae_score(codes, factors, kl=network.facts["kl"])
     assert float(score) == pytest.approx(network.value(OURS), abs=0.03)
-    assert (shapes2d_figures.codes_of(network, without="shape")[1] == factors[:, 1:]).all()
+    assert (sensitivity.codes_of(network, without="shape")[1] == factors[:, 1:]).all()

@@ -271,6 +271,21 @@ def test_one_network_with_a_large_bias_is_enough():
     assert of_appendix_c(learned={1.0: small, 5.0: small}) == {0: "undecided"}
 
 
+def with_rate(rate):
+    """Return estimates of a model with a rate: without overlap, the KL is the rate less log n."""
+    return Constructed(0.0, truth=0.0, alone=0.0, kl=rate - math.log(1000))
+
+
+@pytest.mark.parametrize(("rate", "expected"), [(6.0, "pass"), (9.0, "undecided")])
+def test_a_regularised_vae_is_like_a_beta_vae_if_its_rate_is_nearer_to_it(rate, expected):
+    """A VAE has a rate of 10 nats, the beta-VAE one of 5."""
+    learned = {1.0: with_rate(10.0), 5.0: with_rate(5.0)}
+    claim = appc.regulariser_claim(learned, {5.0: with_rate(rate)})
+    assert claim.verdict == expected
+    assert f"weight 5: {rate:.2f} nats, that of the β-VAE 5.00" in claim.got
+    assert "than to 10.00, the rate of a VAE" in claim.expected
+
+
 def test_the_batch_size_needed_for_a_bias():
     each = Constructed(2.0, 0.3, 0.11, 0.0, error=0.01)
     assert appc.batch_needed(each) == Measured(1000, 256, 1000)

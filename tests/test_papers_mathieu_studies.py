@@ -69,8 +69,24 @@ def verdicts(claims):
     return {n: claim.verdict for n, claim in enumerate(claims) if claim.verdict != "pass"}
 
 
+def claims_about_means(results):
+    """Return the claims about figure 2 but the last, which is about the variance over seeds."""
+    return shapes2d.claims_of(results)[:-1]
+
+
 def test_figure_2_as_the_paper_has_it_passes():
-    assert verdicts(shapes2d.claims_of(figure_2())) == {}
+    assert verdicts(claims_about_means(figure_2())) == {}
+
+
+@pytest.mark.parametrize(("apart", "expected"), [(0.02, "pass"), (1.0, "undecided")])
+def test_variation_between_seeds_is_compared_with_that_between_settings(apart, expected):
+    """Scores of one setting have a standard deviation of 0.0082."""
+    settings = {shapes2d.setting_of(run) for run in shapes2d.STUDY.runs}
+    changes = {s: (20.0, 0.5 + apart * (s[1] == 4.0)) for s in settings}
+    groups = figure_2(changes).groups(shapes2d.setting_of)
+    claim = shapes2d.between_seeds(groups)
+    assert claim.verdict == expected
+    assert "up to 0.02 apart with one setting" in claim.got
 
 
 def all_betas(prior, of):
@@ -95,12 +111,12 @@ def all_betas(prior, of):
     ],
 )
 def test_verdicts_of_figure_2_change_with_the_numbers(changes, expected):
-    assert verdicts(shapes2d.claims_of(figure_2(changes))) == expected
+    assert verdicts(claims_about_means(figure_2(changes))) == expected
 
 
 def test_a_claim_fails_only_if_both_versions_of_the_metric_deny_it():
     changes = {("isotropic", 4.0): 0.9, **all_betas("learned", lambda b: 0.3)}
-    claims = shapes2d.claims_of(figure_2(released=changes))
+    claims = claims_about_means(figure_2(released=changes))
     assert verdicts(claims) == {0: "undecided", 2: "undecided", 3: "undecided"}
     assert "disagree" in claims[0].note
 
@@ -112,8 +128,9 @@ def test_claims_of_figure_2_wait_for_their_networks():
     assert claims[1].note == "0 of 120 networks are trained."
     first = set(shapes2d.STUDY.runs[:60])
     claims = shapes2d.claims_of(figure_2(keep=first.__contains__))
-    assert verdicts(claims) == dict.fromkeys(range(8), "not measured yet")
-    assert [claim.got.partition("as in the")[0] for claim in claims] == ["so far: "] * 4 + ["–"] * 4
+    assert verdicts(claims) == dict.fromkeys(range(9), "not measured yet")
+    beginnings = [claim.got.partition("as in the")[0] for claim in claims]
+    assert beginnings == ["so far: "] * 4 + ["–"] * 4 + ["so far: "]
     some = set(shapes2d.STUDY.runs[:59])
     claims = shapes2d.claims_of(figure_2(keep=some.__contains__))
     assert [claims[number].note for number in (2, 3)] == ["39 of 120 networks are trained."] * 2

@@ -152,7 +152,7 @@ SMALLER = {  # numbers of a module that make drawings small, or the rest of a fi
     ("mathieu2019", "fig3"): (fig3, {"SIDE": 8}, None),
     ("mathieu2018", "fig2"): (fig3, {"SIDE": 8}, None),
     ("mathieu2019", "appc"): (
-        appc, {"SIZE": 100, "DIMENSIONS": (1, 2), "SCALES": (0.1,), "DATA_SETS": (100, 200)}, 7,
+        appc, {"SIZE": 100, "DIMENSIONS": (1, 2), "SCALES": (0.1,), "DATA_SETS": (100, 200)}, 8,
     ),
 }  # fmt: skip
 

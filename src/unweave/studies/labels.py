@@ -59,8 +59,8 @@ def place_labels(axis: Axes, labels: Iterable[PointLabel]) -> None:
                     best, cost, place = box, found, (dx, dy)
         text.set_position(place)
         boxes.append(best)
-        if math.hypot(*place) > _NEAR + size.width / pixels / 2:
-            edge = np.clip((0.0, 0.0), *_around(place, size.width / pixels, size.height / pixels))
+        edge = np.clip((0.0, 0.0), *_around(place, size.width / pixels, size.height / pixels))
+        if math.hypot(*edge) > _NEAR:
             axis.annotate(
                 "", (label.x, label.y), tuple(edge), textcoords="offset points",
                 arrowprops={"arrowstyle": "-", "color": label.colour, "linewidth": 0.6},

@@ -125,7 +125,7 @@ def _true_correlation(latent: Latent, q: Distribution, z: Tensor) -> Measured:
 
 
 def _histograms(draws: Mapping[float, Draws]) -> Figure:
-    figure, axes = panels(2, len(draws), width=3.1, height=2.2)
+    figure, axes = panels(2, len(draws), width=2.3, height=2.0)
     marginals = np.histogram_bin_edges(np.concatenate([d.marginals for d in draws.values()]), 79)
     for column, (beta, each) in enumerate(draws.items()):
         top, bottom = axes[column], axes[column + len(draws)]
@@ -137,7 +137,7 @@ def _histograms(draws: Mapping[float, Draws]) -> Figure:
             axis.axvline(float(values.mean()), color=INK, linewidth=0.9, linestyle=(0, (4, 3)))
             axis.set_ylabel("samples" if column == 0 else "")
         estimate, truth = each.estimates[0], each.truth.value
-        top.set_title(f"β = {beta:g}: TC {estimate:.1f}, true {truth:.2f}")
+        top.set_title(f"β = {beta:g}\nTC {estimate:.1f}, true {truth:.2f}")
         top.set_xlabel("log q(z) by a batch")
         bottom.set_xlabel("Σ log q(zⱼ) by a batch")
     return figure

@@ -13,6 +13,7 @@ from unweave.papers.kim2018.methods import (
     TRUE_TC,
     draw_curves,
     label,
+    label_errors,
     result_of,
     setting_of,
 )
@@ -38,13 +39,14 @@ def initial_weights(workspace: Workspace, results: Results) -> Result:
     figure, (left, right) = panels(1, 2, width=3.6, height=2.8)
     draw_curves(left, {"1/√(fan-in)": plain[FACTOR], "Glorot": glorot[FACTOR]}, DISTORTION)
     left.axhline(45, color="0.6", linewidth=1, linestyle=":")
-    left.set(ylim=(25, 110), xlabel="iterations", ylabel="reconstruction error, γ = 40")
+    left.set(yscale="log", xlabel="iterations", ylabel="reconstruction, γ = 40 (nats)")
+    label_errors(left.yaxis)
     for setting, colour in ((BETA, BLUE), (FACTOR, ORANGE)):
         for groups, marker, name in ((plain, "o", "1/√(fan-in)"), (glorot, "^", "Glorot")):
             errors, scores = (groups[setting].values(read) for read in (DISTORTION, OURS))
             text = f"{METHODS[setting[0]].name}, {name}"
             right.plot(errors, scores, marker, color=colour, markersize=4, alpha=0.7, label=text)
-    right.set(xlabel="reconstruction error at the end", ylabel="score of Kim & Mnih")
+    right.set(xlabel="reconstruction at the end (nats)", ylabel="score of Kim & Mnih")
     right.legend(loc="lower left", fontsize=6)
     letter_panels([left, right], ["", ""])
     texts = Texts(__package__, "shapes2d", "initial_weights")
@@ -86,7 +88,8 @@ def halved(name: str, workspace: Workspace, results: Results) -> Result:
             axis.legend(loc="upper right", fontsize=7, handlelength=2.2)
         elif legend:
             legend.remove()
-    axes[0].set_ylim(25, 110)
+    axes[0].set_yscale("log")
+    label_errors(axes[0].yaxis)
     axes[0].axhline(45, color="0.6", linewidth=1, linestyle=":")
     letter_panels(axes, list(_COMPARED))
     claims = []

@@ -5,8 +5,8 @@ from numpy.typing import NDArray
 
 from unweave.metrics import beta_vae_score, factor_vae_score
 from unweave.papers.kim2018.methods import label, setting_of
+from unweave.papers.kim2018.sensitivity import codes_of
 from unweave.papers.kim2018.shapes2d import CODES, STUDY
-from unweave.papers.kim2018.shapes2d_figures import codes_of
 from unweave.studies.drawing import BLUE, DASHES, MUTED, ORANGE, Values, panels
 from unweave.studies.intervals import range_interval
 from unweave.studies.study import Results, stored_results
@@ -62,7 +62,7 @@ def trained_claims(results: Results) -> list[Claim]:
     There is no such claim without stored codes.
     """
     scores = {}
-    for network in results.networks:
+    for network in sorted(results.networks, key=lambda network: setting_of(network.run)):
         if CODES in network.facts:
             codes, factors = codes_of(network, without="shape")
             newer = factor_vae_score(codes, factors, kl=network.facts["kl"])

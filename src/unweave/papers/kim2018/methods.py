@@ -39,6 +39,7 @@ from unweave.training.run import Run
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
+    from matplotlib.axis import Axis
     from matplotlib.figure import Figure
 
 _OURS, _HIGGINS = "factor_vae_score/kim2018", "beta_vae_score/kim2018"
@@ -207,8 +208,11 @@ _ROWS = {
 }  # fmt: skip
 
 
-def draw_training(results: Results, kinds: Sequence[str], errors: tuple[float, float]) -> Figure:
-    """Draw error and both metrics during training, a column for each method.  [Kim2018] fig. 4."""
+def draw_training(results: Results, kinds: Sequence[str]) -> Figure:
+    """Draw error and both metrics during training, a column for each method.  [Kim2018] fig. 4.
+
+    All errors have one logarithmic axis, which shows those of the first steps, too.
+    """
     columns = len(kinds)
     figure, axes = panels(len(_ROWS), columns, width=3.6, height=2.1)
     for row, (name, title) in enumerate(_ROWS.items()):
@@ -216,14 +220,30 @@ def draw_training(results: Results, kinds: Sequence[str], errors: tuple[float, f
             axis = axes[columns * row + column]
             draw_settings(axis, results, kind, name)
             axis.set_ylabel(title if column == 0 else "")
-            axis.set_ylim(errors if name == DISTORTION else (0.4, 1.0))
+            if name == DISTORTION:
+                axis.set_yscale("log")
+                label_errors(axis.yaxis)
+            else:
+                axis.set_ylim(0.4, 1.0)
             if row == 0:
                 axis.set_title(METHODS[kind].name)
             elif legend := axis.get_legend():
                 legend.remove()
             if row == len(_ROWS) - 1:
                 axis.set_xlabel("iterations")
+    ends = [axis.get_ylim() for axis in axes[:columns]]
+    for axis in axes[:columns]:
+        axis.set_ylim(min(low for low, _ in ends), max(high for _, high in ends))
     return figure
+
+
+def label_errors(axis: Axis) -> None:
+    """Label reconstruction errors in nats along a logarithmic axis."""
+    from matplotlib.ticker import FixedLocator, NullLocator, ScalarFormatter
+
+    axis.set_major_locator(FixedLocator([20, 30, 50, 100, 200, 300]))
+    axis.set_minor_locator(NullLocator())
+    axis.set_major_formatter(ScalarFormatter())
 
 
 def draw_settings(axis: Axes, results: Results, kind: str, curve: str) -> None:
@@ -320,12 +340,12 @@ def draw_traversals(results: Results, kinds: Sequence[str]) -> Figure:
             pictures[number] = network.facts[PICTURES]["traversals"], title
             rates[number] = sorted(network.facts["kl"], reverse=True)[:LATENTS]
     rows = 2 + max(map(len, rates.values()), default=LATENTS)
-    figure = draw_pictures(1, 2 * len(kinds), pictures, 2.3, 0.45 + 2.06 * rows / COLUMNS)
+    figure = draw_pictures(2, len(kinds), pictures, 3.3, 0.45 + 2.96 * rows / COLUMNS)
     for number, each in rates.items():
         axis = figure.axes[number]
         # From the second row on, of reconstructions.
         for row, text in enumerate(["KL", *(f"{rate:.1f}" for rate in each)], start=1):
-            axis.text(-0.02, 1 - (row + 0.5) / (len(each) + 2), text, size=6, ha="right",
+            axis.text(-0.02, 1 - (row + 0.5) / (len(each) + 2), text, size=7, ha="right",
                       va="center", transform=axis.transAxes)  # fmt: skip
     return figure
 

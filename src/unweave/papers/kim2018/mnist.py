@@ -149,7 +149,7 @@ def _result(
     shown = Group.joined(groups[name] for name in names)
     return texts_of(figure).result(
         drawings, claims, results=results, networks=(shown.done, shown.total),
-        used=shown.networks, there=shown.done, planned=shown.total, counts=counts,
+        used=shown.networks, there=shown.done, planned=shown.total, counts=counts, method=names[0],
     )  # fmt: skip
 
 
@@ -179,16 +179,11 @@ def fig32(workspace: Workspace, results: Results) -> Result:
     return _result("fig32", results, {"": figure}, (), ["InfoWGAN-GP"])
 
 
-def fig25(workspace: Workspace, results: Results) -> Result:
-    """Figures 25 and 36: traversals of all seeds of both GANs."""
-    groups, names = results.groups(setting_of), {"": "InfoGAN", "wgan-gp": "InfoWGAN-GP"}
-    drawings = {
-        suffix: _draw_pictures(groups[name], "traversals")
-        for suffix, name in names.items()
-        if groups[name].networks or not suffix
-    }
-    claims = [claim for name in names.values() for claim in class_claims(name, groups[name])]
-    return _result("fig25", results, drawings, claims, list(names.values()))
+def traversals(name: str, workspace: Workspace, results: Results) -> Result:
+    """Figures 25 and 36: traversals of all seeds of a GAN."""
+    group = results.groups(setting_of)[name]
+    drawings = {"": _draw_pictures(group, "traversals")}
+    return _result("fig25", results, drawings, class_claims(name, group), [name])
 
 
 def class_claims(name: str, group: Group) -> list[Claim]:

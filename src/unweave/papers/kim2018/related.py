@@ -51,7 +51,7 @@ STUDY = Study(
 def fig23(workspace: Workspace, results: Results) -> Result:
     """Figure 23: error and both metrics of AAE and of FactorVAE with p(z), during training."""
     factor = stored_results(SHAPES2D, workspace.out)
-    figure = draw_training(results, ADVERSARIAL, (10, 110))
+    figure = draw_training(results, ADVERSARIAL)
     return result_of(texts_of("fig23"), results, figure, lower_claims(results, factor))
 
 

@@ -1,4 +1,4 @@
-"""Figures 4 to 7, 16, 17, 19, 20, 37 and 40 of [Kim2018], drawn from the study on 2D Shapes."""
+"""Figures 4 to 7, 19, 20, 37 and 40 of [Kim2018], drawn from the study on 2D Shapes."""
 
 from __future__ import annotations
 
@@ -8,23 +8,23 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 import numpy as np
-import torch
 from scipy import stats
 
-from unweave.evaluation.model import chosen_rows
-from unweave.metrics import beta_vae_score, factor_vae_score
-from unweave.metrics.studies import Sensitivity, sensitivity
 from unweave.papers.kim2018.methods import (
     ACCURACY,
     CRITIC_TC,
     DISTORTION,
     HIGGINS,
     LATENTS,
+    LIKELIHOOD,
     LIKELIHOODS,
+    METHODS,
     MISMATCH,
     OURS,
+    ROWS,
     TOLERANCES,
     TRUE_TC,
+    Setting,
     best_of_all,
     by_weight,
     draw_samples,
@@ -33,16 +33,15 @@ from unweave.papers.kim2018.methods import (
     draw_training,
     draw_traversals,
     label,
+    label_errors,
     likelihood_claim,
     result_of,
     setting_of,
     stated_claim,
 )
-from unweave.papers.kim2018.shapes2d import CODES, EDGES
+from unweave.papers.kim2018.shapes2d import EDGES
 from unweave.studies.drawing import (
     BLUE,
-    COLOURS,
-    DASHES,
     INK,
     ORANGE,
     Values,
@@ -50,7 +49,6 @@ from unweave.studies.drawing import (
     panels,
     share_legend,
 )
-from unweave.studies.images import unpack_array
 from unweave.studies.intervals import (
     RESAMPLES,
     correlation_interval,
@@ -60,31 +58,27 @@ from unweave.studies.intervals import (
     resampled_interval,
 )
 from unweave.studies.labels import PointLabel
-from unweave.studies.study import Group, Network, NotTrained, Results
+from unweave.studies.study import Group, Network, Results
 from unweave.studies.texts import Texts
 from unweave.studies.workspace import Claim, Measured, Result, Workspace
 
 if TYPE_CHECKING:
-    from matplotlib.axes import Axes
+    pass
 
 _FAR = 40  # nats of rate, twice what networks have at the end
 KINDS = ("beta-vae", "factor-vae")
 FACTOR, BETA, VAE = ("factor-vae", 40.0), ("beta-vae", 4.0), ("beta-vae", 1.0)
-HIGGINS_GRID = {"pairs": (50, 100, 200), "steps": (1_000, 3_000, 10_000)}
-KIM_GRID = {"batch": (25, 50, 100, 200), "votes": (200, 400, 800)}
-METRIC_SEEDS = tuple(range(10))
-SCORED_BETA = 4.0  # of the network whose codes are scored: the paper's is "randomly chosen"
-MORE_SEEDS = tuple(range(10, 50))  # for the first rise, which ten seeds left undecided
 EASY, HARD = ("x", "y", "scale"), ("orientation", "shape")
 FOUND, ROBUST = 0.5, 0.9  # shares of votes
 STATED_DIFFERENCE = 0.09  # 0.82 - 0.73
+BEST = {BETA: 0.814, ("factor-vae", 35.0): 0.889}  # the scores of the networks in figure 6
+_DENSEST = 0.7  # the end of the axis of densities in figure 40
 texts_of = partial(Texts, __package__, "shapes2d")  # of a figure of this study
-_FIG16 = Texts(__package__, "fig16")
 
 
 def fig4(workspace: Workspace, results: Results) -> Result:
     """Figure 4: reconstruction error and both metrics during training."""
-    figure = draw_training(results, KINDS, (10, 140))
+    figure = draw_training(results, KINDS)
     texts, groups = texts_of("fig4"), results.groups(setting_of)
     ours, vae = groups[FACTOR], groups[VAE]
     error, before = ours.difference(vae, DISTORTION), vae.mean(DISTORTION)
@@ -104,7 +98,8 @@ def fig4(workspace: Workspace, results: Results) -> Result:
 
 def fig5(workspace: Workspace, results: Results) -> Result:
     """Figure 5: reconstruction error against the score, and how the two metrics correlate."""
-    figure, (axis,) = panels(1, 1, width=5.2, height=3.4)
+    figure, (axis,) = panels(1, 1, width=6.2, height=4.0)
+    axis.set_xscale("log")
     stated = [
         PointLabel(45, 0.73, "paper, β = 4", BLUE),
         PointLabel(45, 0.82, "paper, γ = 40", ORANGE),
@@ -112,6 +107,7 @@ def fig5(workspace: Workspace, results: Results) -> Result:
     for each in stated:
         axis.plot(each.x, each.y, "x", color=each.colour, markersize=8, markeredgewidth=2)
     draw_trade_off(axis, results, KINDS, stated)
+    label_errors(axis.xaxis)
     claims = [*headline_claims(results), *correlation_claims(results)]
     groups = results.groups(setting_of)
     noticed = _remarks(groups[FACTOR], groups[BETA])
@@ -127,11 +123,13 @@ def _remarks(ours: Group, theirs: Group) -> str:
         early = network.curve("terms/rate")[1][0]
         scores[bool(early > _FAR)].append(f"{network.value(OURS):.2f}")
     high, low = (", ".join(scores[far]) or "none" for far in (True, False))
+    changes = ours.values(_change_of_tc)
     by_seed = [{n.run.seed: n.value(OURS) for n in group.networks} for group in (ours, theirs)]
     pairs = [by_seed[0][seed] - by_seed[1][seed] for seed in by_seed[0] if seed in by_seed[1]]
     return texts_of("fig5")(
         "noticed", count=len(scores[True]), all=len(ours.networks), far=_FAR, high=high, low=low,
-        difference=STATED_DIFFERENCE, unpaired=ours.difference(theirs, OURS),
+        grows=int((changes > 0).sum()), difference=STATED_DIFFERENCE,
+        unpaired=ours.difference(theirs, OURS),
         paired=mean_over_networks(np.array(pairs or [math.nan])),
         needed=networks_needed(ours.values(OURS), theirs.values(OURS), STATED_DIFFERENCE),
     )  # fmt: skip
@@ -161,8 +159,26 @@ def headline_claims(results: Results) -> list[Claim]:
         stated_claim(texts, results, FACTOR, "score", 0.82, reason=remark),
         stated_claim(texts, results, FACTOR, "error", 45.0, reason=remark),
         texts.above("higher_score", more, needs=(ours, theirs), difference=more),
+        *(_best_weight_claim(results, setting) for setting in (FACTOR, BETA)),
         _equal_error_claim(results),
     ]  # fmt: skip
+
+
+def _best_weight_claim(results: Results, stated: Setting) -> Claim:
+    """Judge that the weight that the paper names has the best mean score of its method."""
+    kind, weight = stated
+    groups, method = results.groups(setting_of), METHODS[kind]
+    others = {w: group for (name, w), group in sorted(groups.items())
+              if name == kind and w != weight}  # fmt: skip
+    level = 1 - 0.05 / len(others)  # Bonferroni: one that is better is enough
+    best = groups[stated].values(OURS)
+    more = {w: difference_of_means(group.values(OURS), best, level)
+            for w, group in others.items() if group.networks}  # fmt: skip
+    return texts_of("fig5").below(
+        "best_weight", *more.values(), needs=(groups[stated], *others.values()),
+        method=method.name, symbol=method.symbol, weight=weight, level=level,
+        differences="; ".join(f"{method.symbol} = {w:g}: {each}" for w, each in more.items()),
+    )  # fmt: skip
 
 
 def _equal_error_claim(results: Results) -> Claim:
@@ -239,7 +255,7 @@ def fig7(workspace: Workspace, results: Results) -> Result:
     for axis, name in zip(axes, (TRUE_TC, CRITIC_TC, ACCURACY), strict=True):
         draw_settings(axis, results, "factor-vae", name)
         axis.set_xlabel("iterations")
-    axes[0].set_ylabel("nats")
+        axis.set_ylabel("share" if name == ACCURACY else "nats")
     letter_panels(axes, ("true total correlation", "discriminator's estimate", "its accuracy"))
     share_legend(figure, axes)
     everyone = _every_gamma(results)
@@ -256,7 +272,7 @@ def critic_claims(results: Results) -> list[Claim]:
     """
     texts, everyone = texts_of("fig7"), _every_gamma(results)
     estimate, true = everyone.values(CRITIC_TC), everyone.values(TRUE_TC)
-    changes = everyone.values(lambda n: float(n.curve(TRUE_TC)[1][-1] - n.curve(TRUE_TC)[1][0]))
+    changes = everyone.values(_change_of_tc)
     mean, median = mean_over_networks(changes), median_over_networks(changes)
     count = len(everyone.networks)
     claims = [
@@ -264,7 +280,8 @@ def critic_claims(results: Results) -> list[Claim]:
                     estimate=mean_over_networks(estimate), true=mean_over_networks(true),
                     below=int((estimate < true).sum()), count=count),
         texts.below("decreases", mean, needs=(everyone,), change=mean, median=median,
-                    falls=int((changes < 0).sum()), count=count),
+                    falls=int((changes < 0).sum()), count=count, least=changes.min(),
+                    most=changes.max()),
     ]  # fmt: skip
     for name, curve in (("lower_tc", TRUE_TC), ("lower_accuracy", ACCURACY)):
         weights = everyone.values(lambda network: setting_of(network.run)[1])
@@ -278,6 +295,12 @@ def critic_claims(results: Results) -> list[Claim]:
     return claims
 
 
+def _change_of_tc(network: Network) -> float:
+    """Return by how much the true total correlation changes after its first measurement."""
+    values = network.curve(TRUE_TC)[1]
+    return float(values[-1] - values[0])
+
+
 def _every_gamma(results: Results) -> Group:
     """Return all FactorVAEs."""
     groups = results.groups(setting_of).items()
@@ -287,8 +310,31 @@ def _every_gamma(results: Results) -> Group:
 def fig6(workspace: Workspace, results: Results) -> Result:
     """Figure 6: traversals of the best and of the median networks."""
     figure = draw_traversals(results, KINDS)
-    claims = factor_claims({kind: best_of_all(results, kind) for kind in KINDS})
+    claims = [
+        *best_claims(results),
+        *factor_claims({kind: best_of_all(results, kind) for kind in KINDS}),
+    ]
     return result_of(texts_of("fig6"), results, figure, claims, latents=LATENTS)
+
+
+def best_claims(results: Results) -> list[Claim]:
+    """Judge whether the best networks score as much as the paper's."""
+    claims, tolerance = [], TOLERANCES["score"]
+    for (kind, weight), stated in BEST.items():
+        groups = results.groups(setting_of)
+        everyone = Group.joined(group for (name, _), group in groups.items() if name == kind)
+        best, own = everyone.ranked(OURS)[:1], groups[kind, weight]
+        score = everyone.values(OURS).max()
+        claims.append(
+            texts_of("fig6").claim(
+                "best", abs(score - stated) <= tolerance, contradicted=False, needs=(everyone,),
+                method=METHODS[kind].name, symbol=METHODS[kind].symbol, weight=weight,
+                stated=stated, tolerance=tolerance, score=score,
+                setting=f"{setting_of(best[0].run)[1]:g}" if best else "–",
+                own=own.values(OURS).max(),
+            )
+        )  # fmt: skip
+    return claims
 
 
 def factor_claims(best: Mapping[str, Group]) -> list[Claim]:
@@ -304,6 +350,10 @@ def factor_claims(best: Mapping[str, Group]) -> list[Claim]:
              for factors in votes.values() for good in EASY for bad in HARD]  # fmt: skip
     hard = {kind: np.mean([factors[name] for name in HARD], 0) for kind, factors in votes.items()}
     more = difference_of_means(hard["factor-vae"], hard["beta-vae"])
+    by_factor = ", ".join(
+        f"{name} {difference_of_means(votes['factor-vae'][name], votes['beta-vae'][name])}"
+        for name in HARD
+    )
     shapes = {kind: factors["shape"] for kind, factors in votes.items()}
 
     def listed(names: Sequence[str]) -> str:
@@ -318,7 +368,7 @@ def factor_claims(best: Mapping[str, Group]) -> list[Claim]:
                     bound=FOUND, votes=listed(EASY)),
         texts.claim("struggles", min(each.low for each in ahead) > 0, contradicted=False,
                     needs=best.values(), votes=listed(HARD)),
-        texts.above("especially", more, needs=best.values(), more=more),
+        texts.above("especially", more, needs=best.values(), more=more, factors=by_factor),
         texts.claim("shape", all(each.min() < ROBUST for each in shapes.values()),
                     contradicted=False, needs=best.values(), bound=ROBUST,
                     counts="; ".join(f"{_named(best[kind])}: {int((each < ROBUST).sum())} of "
@@ -340,20 +390,21 @@ def fig40(workspace: Workspace, results: Results) -> Result:
     figure, axes = panels(max(1, len(groups)), 10, width=0.8, height=0.75)
     middle, width = (EDGES[1:] + EDGES[:-1]) / 2, EDGES[1] - EDGES[0]
     prior = np.exp(-(middle**2) / 2) / np.sqrt(2 * np.pi)
+    beyond = {"": 0.0}  # the largest share of a latent's codes that is not drawn, by setting
     for row, group in enumerate(groups):
         network = group.ranked(MISMATCH)[len(group.networks) // 2]
+        name = label(setting_of(network.run)).replace(",", "")
+        beyond[name] = 1 - min(map(sum, network.facts["marginals"])) / ROWS
         for column, latent in enumerate(np.argsort(-np.array(network.facts["kl"]))):
             axis = axes[10 * row + column]
             counts = np.array(network.facts["marginals"][latent])
-            axis.fill_between(middle, counts / max(1, counts.sum()) / width, step="mid", color=BLUE,
-                              alpha=0.6, linewidth=0)  # fmt: skip
+            axis.stairs(counts / ROWS / width, EDGES, fill=True, color=BLUE, alpha=0.6)
             axis.plot(middle, prior, color=ORANGE, linewidth=0.9)
             ticks = [-3, 0, 3] if row == len(groups) - 1 else []
-            axis.set(ylim=(0, 0.7), xticks=ticks, yticks=[])
+            axis.set(ylim=(0, _DENSEST), xticks=ticks, yticks=[])
             axis.tick_params(labelsize=6)
             axis.grid(False)
             if column == 0:
-                name = label(setting_of(network.run)).replace(",", "")
                 axis.set_ylabel(f"{name}\nΣ KL {network.value(MISMATCH):.2f}", rotation=0,
                                 ha="right", va="center", fontsize=7, color=INK)  # fmt: skip
     every = results.groups(setting_of)
@@ -364,7 +415,11 @@ def fig40(workspace: Workspace, results: Results) -> Result:
         theirs=theirs.mean(MISMATCH),
         medians=[np.median(group.values(MISMATCH)) for group in (ours, theirs)],
     )  # fmt: skip
-    return result_of(texts_of("fig40"), results, figure, [claim])
+    most = max(beyond, key=lambda name: beyond[name])
+    return result_of(
+        texts_of("fig40"), results, figure, [claim], densest=_DENSEST, edge=EDGES[-1],
+        most=most, beyond=beyond[most],
+    )  # fmt: skip
 
 
 def fig19(workspace: Workspace, results: Results) -> Result:
@@ -374,78 +429,18 @@ def fig19(workspace: Workspace, results: Results) -> Result:
         likelihood_claim(texts, results, VAE, -43.3, best=False),
         likelihood_claim(texts, results, BETA, -46.1),
         likelihood_claim(texts, results, ("factor-vae", 35.0), -51.9),
+        order_claim(results),
     ]
     figure = draw_samples(results, KINDS)
     return result_of(texts, results, figure, claims, likelihoods=LIKELIHOODS)
 
 
-def fig16(workspace: Workspace, results: Results) -> Result:
-    """Figures 16 and 17, on the codes of one beta-VAE of the study."""
-    networks = results.groups(setting_of)["beta-vae", SCORED_BETA].networks
-    network = next((each for each in networks if CODES in each.facts), None)
-    if network is None:
-        raise NotTrained(f"the network with β = {SCORED_BETA:g} and seed 0 is not trained yet")
-    codes, factors = codes_of(network)
-    older = sensitivity(beta_vae_score, codes, factors, HIGGINS_GRID, seeds=METRIC_SEEDS)
-    newer = sensitivity(factor_vae_score, codes, factors, KIM_GRID, seeds=METRIC_SEEDS)
-    few = HIGGINS_GRID | {"steps": HIGGINS_GRID["steps"][:2]}
-    more = sensitivity(beta_vae_score, codes, factors, few, seeds=MORE_SEEDS)
-    figure, axes = panels(1, 2, width=3.6, height=2.6)
-    _draw_sensitivity(axes[0], older, "iterations of Adagrad")
-    _draw_sensitivity(axes[1], newer, "votes")
-    letter_panels(axes, ("Higgins et al.", "Kim & Mnih"))
-    axes[0].set_ylabel("score")
-    return _FIG16.result(
-        {"": figure}, sensitivity_claims(older, newer, more), networks=(1, 1), used=[network],
-        beta=SCORED_BETA, network_seed=network.run.seed,
-        seeds=f"{METRIC_SEEDS[0]} to {METRIC_SEEDS[-1]}",
-        more=len(MORE_SEEDS), further=f"{MORE_SEEDS[0]} to {MORE_SEEDS[-1]}",
-    )  # fmt: skip
-
-
-def codes_of(network: Network, without: str = "") -> tuple[Values, Values]:
-    """Return the stored codes (N, D) of a network, and the factors (N, K) of their observations.
-
-    A factor may be left out by its name.
-    """
-    codes = unpack_array(network.facts[CODES], -1, network.run.latent.size)
-    dataset = network.run.data.load(torch.device("cpu"))
-    factors = dataset.factors(chosen_rows(dataset, len(codes))).numpy()
-    sizes = zip(dataset.factor_names, dataset.factor_sizes, strict=True)
-    return codes, factors[:, [size > 1 and name != without for name, size in sizes]]
-
-
-def sensitivity_claims(
-    older: Sensitivity, newer: Sensitivity, more: Sensitivity
-) -> tuple[Claim, ...]:
-    """Judge what appendix B says about the two metrics.
-
-    `more` are further seeds of few steps. The first rise is judged by them alone, because they were
-    added after the first seeds had left it undecided.
-    """
-    over_pairs, further = older.values.mean(0), more.values.mean(0)  # (steps, seeds)
-    first, *others = np.diff(over_pairs, axis=0)
-    rises = [mean_over_networks(each) for each in (*np.diff(further, axis=0), *others)]
-    means = zip(older.settings["steps"], over_pairs.mean(1), strict=True)
-    ranges = {"older": float(np.ptp(older.mean)), "newer": float(np.ptp(newer.mean))}
-    return (
-        _FIG16.claim("iterations", all(rise.low > 0 for rise in rises),
-                     contradicted=any(rise.high < 0 for rise in rises),
-                     means=", ".join(f"{steps:,}: {mean:.3f}" for steps, mean in means),
-                     first=mean_over_networks(first),
-                     rises=rises),
-        _FIG16.claim("sensitivity", False, contradicted=False, older=ranges["older"],
-                     newer=ranges["newer"], ratio=ranges["older"] / max(ranges["newer"], 1e-9)),
-    )  # fmt: skip
-
-
-def _draw_sensitivity(axis: Axes, scores: Sensitivity, label: str) -> None:
-    """Draw scores over the second setting, with a line for each value of the first."""
-    batches, sizes = scores.settings.values()
-    for number, batch in enumerate(batches):
-        axis.errorbar(range(len(sizes)), scores.mean[number], scores.stddev[number],
-                      color=COLOURS[number], linestyle=DASHES[number], capsize=2,
-                      label=f"L = {batch}")  # fmt: skip
-    axis.set_xticks(range(len(sizes)), [f"{size:,}" for size in sizes])
-    axis.set(xlabel=label, ylim=(0.3, 1.0))
-    axis.legend(loc="lower right", fontsize=7)
+def order_claim(results: Results) -> Claim:
+    """Judge that FactorVAE has the worse log-likelihood: the paper compares the best networks."""
+    groups = results.groups(setting_of)
+    ours, theirs = groups["factor-vae", 35.0], groups[BETA]
+    more = ours.difference(theirs, LIKELIHOOD)
+    best = [group.ranked(OURS)[0].value(LIKELIHOOD) if group.networks else math.nan
+            for group in (ours, theirs)]  # fmt: skip
+    return texts_of("fig19").claim("order", more.high < 0, contradicted=False,
+                                   needs=(ours, theirs), more=more, best=best)  # fmt: skip

@@ -1,6 +1,7 @@
 """[Mathieu2019] app. C: the bias of estimates of KL(q(z) || p(z)) from a batch."""
 
 import itertools
+import math
 
 import numpy as np
 from pydantic import PositiveInt
@@ -12,7 +13,7 @@ from unweave.evaluation.model import FittedModel
 from unweave.latents import Gaussian
 from unweave.likelihoods import Bernoulli
 from unweave.networks import MLP
-from unweave.objectives import BetaVAE
+from unweave.objectives import BetaTCVAE, BetaVAE
 from unweave.studies.drawing import (
     COLOURS,
     DASHES,
@@ -64,7 +65,9 @@ def appendix_c(workspace: Workspace, results: Results) -> Result:
     by_size = {
         n: _stratified(make_encodings(n, DIMENSION, SCALE)) for n in each("sizes", DATA_SETS)
     }
-    learned = {b: estimates(facts) for b, facts in zip(BETAS, results.facts, strict=True)}
+    models = [estimates(facts) for facts in results.facts]
+    learned = dict(zip(BETAS, models[: len(BETAS)], strict=True))
+    regularised = dict(zip(BETAS[1:], models[len(BETAS) :], strict=True))
     figure, axes = panels(2, 3, width=3.2)
     letter_panels(axes, ("Entropy", "KL", "Bias by dimension", "Bias by overlap",
                          "Bias by size of the dataset", "Bias of trained models"))  # fmt: skip
@@ -77,25 +80,33 @@ def appendix_c(workspace: Workspace, results: Results) -> Result:
     draw_bias(axes[4], {f"n = {n:,}": each for n, each in by_size.items()})
     draw_bias(axes[5], {f"β = {beta:g}": each for beta, each in learned.items()})
     return _TEXTS.result(
-        {"": figure}, claims_of(by_estimator["stratified"], by_dimension, by_size, learned),
+        {"": figure},
+        (*claims_of(by_estimator["stratified"], by_dimension, by_size, learned),
+         regulariser_claim(learned, regularised)),
         size=SIZE, scale=SCALE, dimension=DIMENSION, draws=DRAWS,
         observations=results.facts[0]["observations"], steps=STEPS,
     )  # fmt: skip
 
 
 def study() -> Study:
-    """Return the study: small beta-VAEs on sprites, with the estimates for their encodings."""
+    """Return the study: small VAEs on sprites, with the estimates for their encodings.
+
+    beta-VAEs, and then VAEs to whose loss beta - 1 times the estimated KL(q(z) || p(z)) is added.
+    """
     runs = [
         Run(
             data=SPRITES,
             latent=Gaussian(10),
             network=MLP(hidden=(256, 256)),
             likelihood=Bernoulli(),
-            objective=BetaVAE(beta=beta),
+            objective=objective,
             optimiser=Adam(lr=1e-3),
             steps=STEPS,
         )
-        for beta in BETAS
+        for objective in (
+            *(BetaVAE(beta=beta) for beta in BETAS),
+            *(BetaTCVAE(alpha=1.0, beta=beta, gamma=beta) for beta in BETAS[1:]),
+        )
     ]
     return Study("mathieu2019", "sprites", runs, _describe, precision="fp32", form=_Facts)
 
@@ -201,6 +212,33 @@ def claims_of(
         _TEXTS.claim("data_sets", _grows(by_size), batch=BATCH, values=_listed("n", by_size)),
         _TEXTS.claim("dimensions", _grows(by_dimension), contradicted=False, batch=BATCH,
                      values=_listed("D", by_dimension)),
+    )  # fmt: skip
+
+
+def rate_of(each: Estimates) -> float:
+    """Return the rate of a model: without overlap, the estimated KL is the rate less log n."""
+    return float(each.alone["kl"][-1]) + math.log(each.batch_sizes[-1])
+
+
+def regulariser_claim(
+    learned: dict[float, Estimates], regularised: dict[float, Estimates]
+) -> Claim:
+    """Judge whether networks trained with the estimate resemble beta-VAEs of the same weight.
+
+    They do if their rate is nearer to that of such a beta-VAE than to that of a VAE. Penalised
+    without bias, KL(q(z) || p(z)) would not lower the information.
+    """
+    vae = rate_of(learned[1.0])
+    rates = {beta: (rate_of(each), rate_of(learned[beta])) for beta, each in regularised.items()}
+    alike = all(abs(own - beta) < abs(own - vae) for own, beta in rates.values())
+    return _TEXTS.claim(
+        "regulariser", alike, contradicted=False, batch=BATCH, vae=vae,
+        rates="; ".join(
+            f"weight {beta:g}: {own:.2f} nats, that of the β-VAE {other:.2f}, "
+            f"and KL(q(z) ‖ p(z)) {_truth(regularised[beta], 'kl')} and "
+            f"{_truth(learned[beta], 'kl')}"
+            for beta, (own, other) in rates.items()
+        ),
     )  # fmt: skip
 
 

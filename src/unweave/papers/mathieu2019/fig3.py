@@ -129,6 +129,7 @@ def _setting() -> dict[str, Any]:
         "pinwheel": setting,
         "larger": f"β of {ablation.listed(LARGER_BETAS)} and α of {ablation.listed(LARGER_ALPHAS)}",
         "few": len(FEW),
+        "edge": EDGE,
         "seeds": f"{MANY[0]} to {MANY[-1]} (β, and α = {large}), {FEW[0]} to {FEW[-1]} (other α)",
     }
 

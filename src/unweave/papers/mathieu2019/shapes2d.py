@@ -71,6 +71,7 @@ _STYLES = dict(zip(GAUSSIANS, ((BLUE, "-", "o"), (ORANGE, "--", "s"), (GREEN, "-
 _HEAVY = (STUDENT, 3.0)  # the lowest degrees of freedom, "very low" in the paper
 _MIDDLE = (STUDENT, 5.0)
 _LIGHT = (STUDENT, 100.0)  # nearly Gaussian
+_MOST = 0.5  # of the variance of scores
 _APART = 0.04  # of the range of losses, by which priors are drawn apart at few beta
 _TEXTS = Texts(__package__, "fig2")
 
@@ -232,6 +233,7 @@ def claims_of(results: Results) -> tuple[Claim, ...]:
                      more=more, light=light.mean(DISTORTION)),
         _above("drops", [middle, heavy], _differences(middle, heavy), decisive=False),
         _above("still_higher", [heavy, light], _differences(heavy, light)),
+        between_seeds(groups),
     )  # fmt: skip
 
 
@@ -266,6 +268,23 @@ def _no_gain(groups: Groups) -> Claim:
         got.append(f"{name}, β = {best:g} less β = 1: {more[best]}")
     return _TEXTS.claim("no_gain", not any(gains), contradicted=all(gains), needs=(everyone,),
                         gains="; ".join(got))  # fmt: skip
+
+
+def between_seeds(groups: Groups) -> Claim:
+    """Judge how much of the variance of scores is between seeds of one setting."""
+    everyone, listed, shares = _all(groups, *GAUSSIANS, STUDENT), [], []
+    for name, score in SCORES.items():
+        values = [group.values(score) for group in groups.values() if len(group.networks) > 1]
+        if values:
+            joined = np.concatenate(values)
+            within = np.concatenate([each - each.mean() for each in values])
+            shares.append(float(within.var() / joined.var()))
+            widest = max(map(np.ptp, values))
+            listed.append(f"{name} {shares[-1]:.0%}, up to {widest:.2f} apart with one setting")
+    return _TEXTS.claim(
+        "seeds", bool(shares) and min(shares) > _MOST, contradicted=False, needs=(everyone,),
+        bound=_MOST, shares="; ".join(listed) or "–",
+    )  # fmt: skip
 
 
 def _better(groups: Groups, ours: str, theirs: str, text: str) -> Claim:
