@@ -40,6 +40,18 @@ def pytest_xdist_auto_num_workers():
     return usable_cores() + 1
 
 
+def pytest_xdist_make_scheduler(config, log):
+    """Distribute whole files, and all that drive a browser to one worker, which starts just one."""
+    from xdist.scheduler import LoadFileScheduling
+
+    class ByFile(LoadFileScheduling):
+        def _split_scope(self, nodeid):
+            file = super()._split_scope(nodeid)
+            return "tests/browser" if file.startswith("tests/browser/") else file
+
+    return ByFile(config, log) if config.getvalue("dist") == "loadfile" else None
+
+
 @pytest.hookimpl(wrapper=True)
 def pytest_collection():
     """Spare the garbage collector what lasts until the end: modules and thousands of tests."""
