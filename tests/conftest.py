@@ -40,10 +40,29 @@ def pytest_xdist_auto_num_workers():
     return usable_cores() + 1
 
 
-def pytest_collection_finish():
+def pytest_xdist_make_scheduler(config, log):
+    """Distribute whole files, and all that drive a browser to one worker, which starts just one."""
+    from xdist.scheduler import LoadFileScheduling
+
+    class ByFile(LoadFileScheduling):
+        def _split_scope(self, nodeid):
+            file = super()._split_scope(nodeid)
+            return "tests/browser" if file.startswith("tests/browser/") else file
+
+    return ByFile(config, log) if config.getvalue("dist") == "loadfile" else None
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_collection():
     """Spare the garbage collector what lasts until the end: modules and thousands of tests."""
-    gc.collect()
-    gc.freeze()
+    gc.disable()
+    try:
+        return (yield)
+    finally:
+        gc.collect()
+        gc.freeze()
+        gc.set_threshold(10_000)  # it took a tenth of the time of some tests
+        gc.enable()
 
 
 def pytest_sessionfinish():
@@ -69,7 +88,8 @@ def restart_generators(item):
 def as_if_alone(request):
     """Make random numbers and threads of a test independent of earlier tests."""
     restart_generators(request.node)
-    torch.manual_seed(0)
+    seed = torch.manual_seed if torch.cuda.is_available() else torch.default_generator.manual_seed
+    seed(0)  # without a GPU, torch.manual_seed records the whole stack each time, for later
     torch.set_num_threads(1)  # for tiny networks more threads are slower
 
 

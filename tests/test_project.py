@@ -1,6 +1,7 @@
 """The project's own rules: imports go one way, and what is public says where it comes from."""
 
 import ast
+import functools
 import importlib
 import inspect
 import pydoc
@@ -66,8 +67,13 @@ def package(path):
     return path.relative_to(SOURCE).parts[0].removesuffix(".py")
 
 
+@functools.cache
+def parsed(path):
+    return ast.parse(path.read_text())
+
+
 def imported(path):
-    for node in ast.walk(ast.parse(path.read_text())):
+    for node in ast.walk(parsed(path)):
         if isinstance(node, ast.Import):
             names = [alias.name.split(".") for alias in node.names]
             yield from [parts[1] for parts in names if parts[0] == "unweave" and len(parts) > 1]
@@ -129,7 +135,7 @@ def test_no_class_name_is_defined_twice():
     """A latent space and a likelihood of one distribution share its name, and differ by module."""
     homes = {}
     for path in FILES:
-        for node in ast.parse(path.read_text()).body:
+        for node in parsed(path).body:
             if isinstance(node, ast.ClassDef) and not node.name.startswith("_"):
                 homes.setdefault(node.name, []).append(str(path.relative_to(SOURCE)))
     twice = {name for name, paths in homes.items() if len(paths) > 1}

@@ -2,6 +2,7 @@
 
 import contextlib
 import faulthandler
+import functools
 import io
 import os
 import resource
@@ -46,7 +47,10 @@ def _is_inside(path, folder):
     return path == os.devnull or f"{os.path.abspath(path)}/".startswith(f"{folder}/")
 
 
-sys.addaudithook(_audit)
+@functools.cache
+def _start_auditing():
+    """Add the hook, which slows everything down and cannot be removed, for the first command."""
+    sys.addaudithook(_audit)
 
 
 @contextlib.contextmanager
@@ -69,6 +73,7 @@ def watched(folder):
     and change files of the folder only. Where a library hangs and never returns to Python, the
     process ends with a traceback of all threads.
     """
+    _start_auditing()
     found = []
     handler = signal.signal(signal.SIGALRM, _stop)
     faulthandler.dump_traceback_later(SECONDS + HANGS, exit=True, file=sys.__stderr__)

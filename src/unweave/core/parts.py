@@ -219,17 +219,15 @@ class Open:
                 value = from_content(_find_stored(value), value)
             if isinstance(value, type):
                 raise ValueError(f"expected an object, got its class: use {value.__name__}(...)")
-            if (
-                is_outside(type(value))
-                and not hasattr(value, "kind")
-                and any(
-                    hasattr(value, method) for base in bases for method in base.__abstractmethods__
-                )
+            if not is_outside(type(value)):
+                return inner(value)
+            if not hasattr(value, "kind") and any(
+                hasattr(value, method) for base in bases for method in base.__abstractmethods__
             ):
                 raise ValueError(
                     f"{type(value).__name__} is not a spec: decorate it with @unweave.spec"
                 )
-            if is_own(type(value)) or (isinstance(value, bases) and is_outside(type(value))):
+            if is_own(type(value)) or isinstance(value, bases):
                 return _accepted(value, bases)
             return inner(value)
 

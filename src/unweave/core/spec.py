@@ -136,11 +136,11 @@ def _reject_booleans(cls: type, given: Any) -> Any:
 
     Pydantic takes True for 1 otherwise.
     """
-    fields = given
+    fields, leaves = given, _leaves(cls)
     if isinstance(given, ArgsKwargs):
-        fields = {**dict(zip(fields_of(cls), given.args, strict=False)), **(given.kwargs or {})}
+        fields = {**dict(zip(leaves, given.args, strict=False)), **(given.kwargs or {})}
     for name, value in fields.items() if isinstance(fields, dict) else ():
-        if expected := _wrong_type(value, _leaves(cls).get(name, frozenset((Any,)))):
+        if expected := _wrong_type(value, leaves.get(name, frozenset((Any,)))):
             raise PydanticCustomError("boolean", "{text}", {"text": expected, "field": name})
     return given
 
@@ -149,10 +149,10 @@ def _wrong_type(value: Any, leaves: frozenset[Any]) -> str:
     """Say what was expected instead of a boolean or a number, given the types of a field."""
     if isinstance(value, (tuple, list)):
         return next(filter(None, (_wrong_type(each, leaves) for each in value)), "")
-    if isinstance(value, bool) and not leaves & {bool, Any}:
-        return f"expected {'a number' if leaves & {int, float} else 'no boolean'}, got {value}"
-    number = isinstance(value, (int, float)) and not isinstance(value, bool)
-    wrong = number and bool in leaves and not leaves & {int, float, Any}
+    if isinstance(value, bool):
+        right = "a number" if leaves & {int, float} else "no boolean"
+        return "" if leaves & {bool, Any} else f"expected {right}, got {value}"
+    wrong = isinstance(value, (int, float)) and bool in leaves and not leaves & {int, float, Any}
     return f"expected true or false, got {value}" if wrong else ""
 
 

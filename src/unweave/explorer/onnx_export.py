@@ -156,14 +156,17 @@ def _reason(error: BaseException) -> str:
 def _operators_listed_once() -> Iterator[None]:
     """Let exports share torch's list of operators, which takes as long to build as the rest.
 
-    An export also looks once for operators that were added in C++, not again for each namespace.
+    An export also looks once for operators that were added in C++, not again for each namespace,
+    and decomposes only programs with operators that ONNX lacks.
     """
     registry: Any = import_module("torch.onnx._internal.exporter._registration").ONNXRegistry
+    passes: Any = import_module("torch.onnx._internal.exporter._fx_passes")
     utils: Any = import_module("torch._export.utils")
-    look = "_materialize_cpp_cia_ops"
+    look, decompose = "_materialize_cpp_cia_ops", "decompose_with_registry"
     with (
         _replaced(registry, "from_torchlib", lambda old: staticmethod(partial(_operators, old))),
         _replaced(utils, look, cache) if hasattr(utils, look) else contextlib.nullcontext(),
+        _replaced(passes, decompose, lambda old: partial(_decompose_if_needed, old)),
     ):
         yield
 
@@ -177,6 +180,13 @@ def _replaced(owner: Any, name: str, change: Callable[[Any], Any]) -> Iterator[N
         yield
     finally:
         setattr(owner, name, old)
+
+
+def _decompose_if_needed(decompose: Callable[..., Any], program: Any, registry: Any) -> Any:
+    known: Any = import_module("torch.onnx._internal.exporter._decomp")
+    used = {node.target for node in program.graph.nodes if node.op == "call_function"}
+    enough = used <= set(known.get_onnx_implemented_overloads(registry))
+    return program if enough else decompose(program, registry)
 
 
 @cache

@@ -116,8 +116,7 @@ def runs_from(
         decisive = [text for text in combination if _DECISIVE.match(text)]
         if any(text.startswith("objective=") for text in decisive):  # it may have required fields
             decisive += [text for text in combination if text.startswith("objective.")]
-        run = create(decisive, stated)
-        if datasets is None or not is_own_data(run.data):
+        if datasets is None or not is_own_data((run := create(decisive, stated)).data):
             runs.append(create(combination, stated))
             continue
         run = _with_split(run, decisive, stated, datasets)

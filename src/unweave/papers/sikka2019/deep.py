@@ -125,26 +125,19 @@ class Sweep:
     @property
     def runs(self) -> list[Run]:
         """All weights with the first hundred seeds, then with the next, and so on."""
+        network = MLP(hidden=self.hidden, activation="tanh")
+        base = replace(deep(self.data, self.latents), network=network, steps=self.steps)
+        objectives = [BetaVAE(beta=beta) for beta in self.betas]
         return [
-            self.run(beta, seed)
+            replace(base, objective=objective, seed=seed)
             for first in range(0, len(self.seeds), 100)
-            for beta, seed in itertools.product(self.betas, self.seeds[first : first + 100])
+            for objective, seed in itertools.product(objectives, self.seeds[first : first + 100])
         ]
 
     @property
     def steps(self) -> int:
         """The steps of each network."""
         return self.epochs * self.data.observations // BATCH
-
-    def run(self, beta: float, seed: int) -> Run:
-        """Return one of the networks."""
-        return replace(
-            deep(self.data, self.latents),
-            network=MLP(hidden=self.hidden, activation="tanh"),
-            objective=BetaVAE(beta=beta),
-            steps=self.steps,
-            seed=seed,
-        )
 
     def study(
         self,
