@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from typing import Any
@@ -208,9 +209,10 @@ def notes_on_runs(scores: Mapping[str, Scores]) -> list[str]:
     count = len({key for own in scores.values() for key in own})
     lines = []
     for reason, marked in reasons.items():
-        runs, keys = (list(dict.fromkeys(each)) for each in zip(*marked, strict=True))
-        which = _listed(keys, count)
-        lines.append(f"no evidence: {reason} ({which} in {len(runs)} of {len(scores)} runs)")
+        runs_by_key = Counter(key for _, key in marked)
+        by_runs = grouped((runs, key) for key, runs in runs_by_key.items())
+        where = ", ".join(f"{_listed(keys, count)} in {runs}" for runs, keys in by_runs.items())
+        lines.append(f"no evidence: {reason} ({where} of {len(scores)} runs)")
     return lines
 
 
