@@ -61,7 +61,9 @@ def test_a_rising_loss_a_slow_fall_and_few_measurements_are_not_judged():
     assert unfinished([{"step": 10, "metrics": {}}] * 20) is None
 
 
-@pytest.mark.parametrize(("seeds", "beside"), [("0", ""), ("0,1", "this run and the other run trained beside it")])
+@pytest.mark.parametrize(
+    ("seeds", "beside"), [("0", ""), ("0,1", "this run and the other run trained beside it")]
+)
 def test_the_advice_to_train_longer_continues_the_run(unweave, tmp_path, seeds, beside):
     """With steps=400 alone the run started again, because the chosen warm-up depends on them."""
     rng = np.random.default_rng(0)

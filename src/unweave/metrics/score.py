@@ -203,6 +203,9 @@ def notes_on_runs(scores: Mapping[str, Scores]) -> list[str]:
     >>> few = Score("mig", "", 1.0, details={"no evidence": "24 rows are too few"})
     >>> notes_on_runs({"a": Scores({"mig": few}), "b": Scores()})
     ['no evidence: 24 rows are too few (mig in 1 of 2 runs)']
+    >>> dci = Scores({"mig": few, "dci": few})
+    >>> notes_on_runs({"a": Scores({"mig": few}), "b": dci, "c": Scores({"sap": few})})
+    ['no evidence: 24 rows are too few (mig in 2, dci, sap in 1 of 3 runs)']
     """
     pairs = ((run, key, score) for run, own in scores.items() for key, score in own.items())
     reasons = grouped((why, (run, key)) for run, key, score in pairs for why in score.no_evidence)
