@@ -123,7 +123,7 @@ def test_the_run_to_look_at_is_the_best_held_out_and_warnings_name_their_run(unw
     few = ("network.hidden=[8]", "batch_size=16", "--store", store, "--device", "cpu")
     code, out, err = unweave("train", f"data={tmp_path / 'few.npz'}", "seed=0..2", "steps=20", *few)
     assert code == 0, err
-    assert "3 runs of beta-vae side by side (lanes) start, 20 steps each" in err
+    assert "training 3 runs of beta-vae for 20 steps, side by side (as lanes)" in err
     folders = {f.path.name: f.read_measures()[-1]["validation"] for f in Store(store).folders()}
     best = min(folders, key=lambda name: folders[name]["distortion"] + folders[name]["rate"])
     following = out[out.index("next: ") :].splitlines()
@@ -138,7 +138,7 @@ def test_the_run_to_look_at_is_the_best_held_out_and_warnings_name_their_run(unw
     assert code == 0, err
     assert f"run {best}: encoding and scoring data for the report" in err
     assert "encoding data with 3 runs" in unweave("compare", *folders, "--store", store)[2]
-    assert f"run {best}, scores of its report: 48 rows are too few" in err
+    assert f"run {best}, scores in the report: 48 rows are too few" in err
 
 
 HELD = {"shape": ("heart",), "x": (0, 1)}

@@ -59,10 +59,7 @@ class TestFolder:
         dataset = Folder(tmp_path).load(CPU)
         assert dataset.shape == (1, 64, 64)
         assert "2 sizes: resized to 64 x 64" in dataset.notes[1]
-        assert (
-            "2 of 2 images, whose aspect ratio is not that of 64 x 64, are cropped"
-            in dataset.notes[2]
-        )
+        assert "2 of 2 images are not square, and are cropped" in dataset.notes[2]
         torch.testing.assert_close(everything(dataset), torch.full((2, 1, 64, 64), 80 / 255))
 
     @pytest.mark.parametrize(
@@ -105,7 +102,7 @@ class TestFolder:
         }[fit]
         torch.testing.assert_close(everything(dataset)[0, 0] * 255, torch.tensor(expected).float())
         change = {"crop": "cropped", "pad": "padded", "stretch": "stretched"}[fit]
-        assert any(f"is not that of 4 x 4, are {change}" in note for note in dataset.notes)
+        assert any(f"images are not square, and are {change}" in note for note in dataset.notes)
         unchanged = Folder(tmp_path, size=(4, 8), fit=fit).load(CPU)
         assert not any("aspect" in note for note in unchanged.notes)
 

@@ -176,7 +176,9 @@ def test_a_model_of_one_observation_is_not_praised(row):
     x = spectra(200)
     assert (row in split_rows("train", 200)) == (row == 9)
     x[row] *= 60
-    with pytest.warns(UserWarning, match=r"one of \d+ observations .* has 9.* of their variance"):
+    with pytest.warns(
+        UserWarning, match=r"one of \d+ observations .* accounts for 9.* of the variance"
+    ):
         model = uw.fit(
             uw.data.from_array(x, scale="common")[0],
             steps=60,

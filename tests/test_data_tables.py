@@ -352,6 +352,7 @@ def test_missing_values_are_counted_and_the_first_is_named(tmp_path, suffix):
     with pytest.raises(ValueError, match=re.escape(first + counts)) as caught:
         Arrays(path).load(CPU)
     assert ("data.ignore=u,v,w" in str(caught.value)) == (suffix != "npy")
+    assert ("labels, set data.factors_key=u,v,w" in str(caught.value)) == (suffix != "npy")
     if suffix != "npy":
         assert Arrays(path, ignore="u,v,w").load(CPU).size == 5
 

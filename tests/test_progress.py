@@ -52,7 +52,7 @@ def test_training_prints_its_start_failures_and_last_step():
     shown.advance(20, [{"step": 20, "rate": 0.5}])
     shown.end()
     start, failure, last = text.getvalue().splitlines()
-    assert start == "2 runs of beta-vae side by side (lanes) resume at step 5, 20 steps each"
+    assert start == "training 2 runs of beta-vae from step 5 to 20, side by side (as lanes)"
     assert failure == f"run {runs[1].digest} (seed 1) stopped at step 11: its rate is not finite"
     assert last.startswith("2 runs of beta-vae 20 of 20, ")
     assert last.endswith("steps/s  0 seconds left  rate 0.50")

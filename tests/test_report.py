@@ -204,7 +204,7 @@ def test_class_names_are_shown(tmp_path):
     data = uw.Arrays(tmp_path / "s.csv", factors_key="species")
     page = rendered(quick(data, likelihood=uw.likelihoods.Gaussian(0.2)))
     assert all(f">{name}<" in page.source for name in ("oak", "birch", "pine"))
-    assert "The axis shows the numbers that name the values" in page.words
+    assert "The horizontal axis shows the numbers in the column names" in page.words
     assert re.search(r">4[245]0<", page.source)
 
 

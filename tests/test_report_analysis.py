@@ -117,6 +117,15 @@ def test_marginals_show_samples_and_prior(mixed):
         )
 
 
+def test_an_outlier_does_not_flatten_the_marginals(mixed):
+    found = analysed(mixed)
+    samples = np.concatenate([found.samples] * 20)
+    samples[0] = 1_000
+    spans = figures._spans(dataclasses.replace(found, samples=samples))
+    assert spans
+    assert max(high for _, high in spans.values()) < 20
+
+
 def with_shares(found, values, chance):
     """The same analysis, as if variables had these shares of the factors."""
     shares = found.shares._replace(values=np.array(values), chance=np.array(chance))

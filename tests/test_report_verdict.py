@@ -290,13 +290,12 @@ def test_a_factor_whose_labels_are_mostly_missing_is_not_counted_as_scored():
 
 def test_a_score_at_its_null_is_no_evidence(sprites):
     score = uw.metrics.Score("modularity", "ridgeway2018", 0.92, null=0.9)
-    assert "only 0.020 above shuffled factors; less than 0.05" in unjudged(score, sprites.table)
+    assert "less than 0.05 above shuffled factors" in unjudged(score, sprites.table)
     spread = dataclasses.replace(score, null=0.8, details={NULL_STD: 0.05})
     reason = unjudged(spread, sprites.table)
-    assert "only 0.120 above shuffled factors; less than 3 standard deviations" in reason
-    assert "(0.150)" in reason
+    assert "less than 3 standard deviations above shuffled factors" in reason
     below = dataclasses.replace(score, null=0.95)
-    assert unjudged(below, sprites.table) == "not above shuffled factors, which score 0.950"
+    assert unjudged(below, sprites.table) == "not above shuffled factors"
     above = dataclasses.replace(score, null=0.92 - 2 * LEAST_MARGIN)
     assert unjudged(above, sprites.table) == ""
 

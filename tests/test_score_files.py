@@ -190,3 +190,14 @@ def test_decimal_commas_and_unlike_columns_of_codes_are_noted(unweave, tmp_path)
     _, err = mig(unweave, tmp_path / "t.csv", "--factors-key", "label")
     assert "among them size, whose name is unlike the others: make it a label with" in err
     assert "with --factors-key label,size" in err
+
+
+def test_scales_and_errors_that_encode_writes_are_not_codes(unweave, tmp_path):
+    head = ["name", "z0", "z1", "z0.sd", "z1.sd", "rmse"]
+    beside = np.random.default_rng(1).random((240, 3))
+    rows = [[n, *z, *more] for n, z, more in zip(NAMES, CODES, beside, strict=True)]
+    write_csv(tmp_path / "codes.csv", head, rows)
+    np.save(tmp_path / "y.npy", CLASSES)
+    score, err = mig(unweave, tmp_path / "codes.csv", tmp_path / "y.npy")
+    assert score["value"] == expected().value
+    assert "ignored: z0.sd, z1.sd, rmse" in err

@@ -61,7 +61,9 @@ def test_a_rising_loss_a_slow_fall_and_few_measurements_are_not_judged():
     assert unfinished([{"step": 10, "metrics": {}}] * 20) is None
 
 
-@pytest.mark.parametrize(("seeds", "beside"), [("0", ""), ("0,1", "the other run that was")])
+@pytest.mark.parametrize(
+    ("seeds", "beside"), [("0", ""), ("0,1", "this run and the other run trained beside it")]
+)
 def test_the_advice_to_train_longer_continues_the_run(unweave, tmp_path, seeds, beside):
     """With steps=400 alone the run started again, because the chosen warm-up depends on them."""
     rng = np.random.default_rng(0)
@@ -74,14 +76,14 @@ def test_the_advice_to_train_longer_continues_the_run(unweave, tmp_path, seeds, 
     err = " ".join(err.split())
     (advice,) = re.findall(r"train longer, with (.*), which continues this run", err)
     assert advice.startswith("steps=400 objective.beta.steps=100")
-    assert (beside in err, "together with" in err) == (True, bool(beside))
+    assert (beside in err, "trained beside" in err) == (True, bool(beside))
     said = verdict(analysis.analyse(uw.load(next((tmp_path / "runs").iterdir())), 120))
     text = " ".join(str(said.sentences[0]).split())
     assert f"train longer, with {advice}, which continues this run" in text
-    assert ("together with" in text) == bool(beside)
+    assert ("trained beside" in text) == bool(beside)
     code, _, err = unweave("train", *given, *advice.split(), *place)
     assert code == 0
-    assert err.count("from step 200") == len(seeds.split(","))
+    assert len(re.findall("continues run .* from step 200", err)) == len(seeds.split(","))
     assert "starts again" not in err
 
 

@@ -92,8 +92,8 @@ function Hint({ onTour }: { onTour: () => void }) {
       <span>
         New here?{" "}
         <span class="longer">
-          The model describes every observation by a few numbers, its latent variables. Move a
-          slider, and what changes is what that number means.
+          The model describes each observation by a few numbers, its latent variables. Move a slider
+          to see what one of them means.
         </span>
       </span>
       <button

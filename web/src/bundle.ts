@@ -143,7 +143,7 @@ export interface Variable {
   masses: number[];
   /** Names of the groups of the latent tree around it, outermost first. */
   groups: string[];
-  /** The factor of which an active variable explains the largest share, that share, and whether it
+  /** The factor that an active variable explains best, that share, and whether it
    * is above chance. */
   factor: string | null;
   share: number;

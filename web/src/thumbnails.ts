@@ -94,13 +94,25 @@ export function useThumbnail(model: Model, row: number | null): Thumbnail | null
 
 const ranges = new WeakMap<Model, [number, number]>();
 
-/** The smallest and largest number of the rows that are shown, so that curves keep one scale. */
+/** The smallest and largest number of nearly all rows that are shown, so that curves keep one scale.
+ * A few rows may lie beyond: an outlier would flatten all others. */
 export function range(model: Model): [number, number] | null {
   const values = valuesOf(model);
   if (values.length === 0) return null;
-  const known = ranges.get(model) ?? extent(values);
+  const known = ranges.get(model) ?? typicalExtent(values, model.length);
   ranges.set(model, known);
   return known;
+}
+
+const BEYOND = 0.02; // share of the rows that may lie beyond each end
+
+function typicalExtent(values: Float32Array, length: number): [number, number] {
+  const rows = Array.from({ length: values.length / length }, (_, row) =>
+    extent(values.subarray(row * length, (row + 1) * length)),
+  );
+  const [lows, highs] = [0, 1].map((end) => rows.map((row) => row[end]!).sort((a, b) => a - b));
+  const most = Math.floor(BEYOND * rows.length);
+  return [lows![most]!, highs![rows.length - 1 - most]!];
 }
 
 function extent(values: Float32Array): [number, number] {

@@ -46,4 +46,23 @@ describe("values of rows", () => {
     expect(await thumbnail(model, 2)).toBeNull();
     expect(range(model)).toEqual([-3, 28]);
   });
+
+  it("keeps the scale of curves although a few rows are outliers", async () => {
+    const plain = await smallModel();
+    const values = Array.from({ length: 100 * 16 }, (_, n) => (n < 16 ? 1000 : n % 16));
+    const model = new Model(
+      await writeBundle((add) => ({
+        ...plain.data,
+        information: add([], [0]),
+        prior: add([], [0]),
+        rows: {
+          ...plain.data.rows,
+          mean: add([], [0]),
+          factors: add([], [0]),
+          shown: { kind: "vector", count: 100, values: add(values, [100, 16]) },
+        },
+      })),
+    );
+    expect(range(model)).toEqual([0, 15]);
+  });
 });

@@ -87,8 +87,8 @@ OverwriteOption = Annotated[
     bool,
     typer.Option(
         "--overwrite",
-        help="Replace the output file even if something else wrote it (by default only files that "
-        "unweave wrote are replaced).",
+        help="Replace any existing output file (by default only pages, pictures and .npz files "
+        "that unweave wrote; a .csv file does not say who wrote it).",
     ),
 ]
 

@@ -181,7 +181,7 @@ def report_command(
                 raise
             reasons[model.folder] = os_error_text(error, store)
             continue
-        print_notes(err, [f"{name}, scores of its report: {w}" for w in warned])
+        print_notes(err, [f"{name}, scores in the report: {w}" for w in warned])
         print_notes(out, [str(each) for each in (path, beside) if each])
     if len(folders) == len(reasons) == 1:
         raise ValueError(next(iter(reasons.values())))

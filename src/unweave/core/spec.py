@@ -445,7 +445,8 @@ def _explain_one(problem: Any, cls: type) -> str:
         }
         return f"{where}: expected {_EXPECTED[kind].format(**bounds)}, got {given!r}"
     if kind == "tuple_type":
-        return f"{where}: expected a list, in JSON as [...], got {given!r}"
+        example = json.dumps([given if isinstance(given, str | int | float) else "..."])
+        return f"{where}: expected a list such as {example} in JSON, got {given!r}"
     if not problem["loc"] and kind == "dataclass_type":
         return f"expected the fields of a {cls.__name__} by name, got {type(given).__name__}"
     if kind in ("dataclass_type", "model_attributes_type", "model_type"):

@@ -21,9 +21,9 @@ from unweave.data.files.columns import list_some
 from unweave.data.files.tables import CsvFile
 from unweave.evaluation.model import Array, FittedModel
 from unweave.latents import Latent
+from unweave.metrics.table_files import ERROR, NAME, SCALE
 
 _AT_ONCE = 4096  # observations whose reconstructions are compared at once
-_NAME, _ERROR, _SCALE = "name", "rmse", ".sd"
 _CODES, _ROW_NAMES = "codes", "row_names"
 
 
@@ -47,12 +47,12 @@ class CodeTable:
 
     def csv(self) -> tuple[list[str], list[list[object]]]:
         """Return the header and the rows of a CSV file."""
-        header, columns = [_NAME, *self.code_names], [self.codes]
+        header, columns = [NAME, *self.code_names], [self.codes]
         if self.scales is not None:
-            header += [name + _SCALE for name in self.code_names]
+            header += [name + SCALE for name in self.code_names]
             columns.append(self.scales)
         if self.error is not None:
-            header.append(_ERROR)
+            header.append(ERROR)
             columns.append(self.error[:, None].astype(np.float32))
         values = np.concatenate(columns, 1)
         return header, [[n, *row] for n, row in zip(self.row_names, values.tolist(), strict=True)]
@@ -153,7 +153,7 @@ def _read_columns(file: TableFile, expected: Sequence[str]) -> tuple[Array, list
             f"{missing[0]}"
         )
     codes = read_rows(file.rows(expected), str(file.path))
-    if _NAME not in file.names:
+    if NAME not in file.names:
         return codes, []
-    names = file.cells(_NAME) if isinstance(file, CsvFile) else file.labels(_NAME).row_names
+    names = file.cells(NAME) if isinstance(file, CsvFile) else file.labels(NAME).row_names
     return codes, list(names)

@@ -48,8 +48,8 @@ def _section_text(section: Section, level: float, width: int) -> str:
     if shared:
         blocks.append(
             textwrap.fill(
-                f"Latents matched across seeds (the same from |correlation| {SAME:g}) and UDR, "
-                "which is 0.9 at most:",
+                f"Latents matched across seeds (|correlation| of at least {SAME:g}), and UDR "
+                "(0.9 at most):",
                 width,
             )
         )

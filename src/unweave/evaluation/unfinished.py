@@ -51,8 +51,8 @@ class Unfinished(NamedTuple):
         text += ", which continues this run"
         if others < 1:
             return text
-        which = "the other run that was" if others == 1 else f"the {others} runs that were"
-        return f"{text} together with {which} trained beside it"
+        which = "the other run" if others == 1 else f"the {others} other runs"
+        return f"{text} and {which} trained beside it"
 
 
 def unfinished(measures: Sequence[Row]) -> Unfinished | None:
@@ -93,4 +93,4 @@ def unfinished_note(
         found = unfinished(outcome.measures)
         return found if found and outcome.log_end[-1]["step"] >= outcome.run.steps else None
 
-    return note_on_runs(outcomes, find, "should have more steps", describe)
+    return note_on_runs(outcomes, find, "need more steps", describe)

@@ -53,16 +53,16 @@ class Dominant(NamedTuple):
         """Say which observations these are, and what R^2 is worth.
 
         >>> Dominant(["S9"], 320, 0.9951, "").describe().partition(",")[0]
-        'one of 320 observations (S9) has 99.5% of their variance'
+        'one of 320 observations (S9) accounts for 99.5% of the variance'
         """
         one = len(self.names) == 1
         which = "one" if one else f"{len(self.names):,}"
         more = ", ..." if len(self.names) > _NAMED else ""
         return (
             f"{which} of {self.among:,} observations ({', '.join(self.names[:_NAMED])}{more}) "
-            f"{'has' if one else 'have'} {self.percent} of their variance, so R^2 says nothing "
-            f"about the others: if {'it is' if one else 'they are'} wrong, correct or remove "
-            f"{'it' if one else 'them'}; otherwise {self.otherwise}"
+            f"{'accounts' if one else 'account'} for {self.percent} of the variance, so R^2 says "
+            f"little about the others: if {'it is' if one else 'they are'} wrong, correct or "
+            f"remove {'it' if one else 'them'}; otherwise {self.otherwise}"
         )
 
     @property
@@ -183,7 +183,7 @@ def _less_dominance(dataset: Dataset) -> str:
     """Say how correct observations can be kept from dominating the variance."""
     if len(dataset.shape) == 3 and not dataset.bounded:
         return "scale them by percentiles, with data.scale=percentile"
-    return "transform the values, by logarithms say"
+    return "transform the values, for example by taking logarithms"
 
 
 def _losses(noise: Noise) -> Callable[[Nets, Tensor], Tensor]:

@@ -43,20 +43,17 @@ def _near(value: float, null: float, deviation: object) -> str:
     """Return which margin above its null a score misses, or "".
 
     >>> _near(0.041, 0.008, 0.002)
-    'only 0.033 above shuffled factors; less than 0.05 is too small to mean anything'
+    'less than 0.05 above shuffled factors, too little to mean anything'
     """
     above = value - null
     if above <= 0:
-        return f"not above {AT_NULL}, which score {null:.3f}"
+        return f"not above {AT_NULL}"
     if above < LEAST_MARGIN:
-        return (
-            f"only {above:.3f} above {AT_NULL}; less than {LEAST_MARGIN:g} is too small to mean "
-            "anything"
-        )
+        return f"less than {LEAST_MARGIN:g} above {AT_NULL}, too little to mean anything"
     chance = LEAST_DEVIATIONS * deviation if isinstance(deviation, float) else 0.0
     if above < chance:
         return (
-            f"only {above:.3f} above {AT_NULL}; less than {LEAST_DEVIATIONS:g} standard deviations "
-            f"of their scores ({chance:.3f}) may be chance"
+            f"less than {LEAST_DEVIATIONS:g} standard deviations above {AT_NULL}, which may be "
+            "chance"
         )
     return ""

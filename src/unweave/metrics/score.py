@@ -1,5 +1,6 @@
 """Scores: the values of metrics, with what is needed to interpret them."""
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from typing import Any, Self
@@ -200,15 +201,19 @@ def notes_on_runs(scores: Mapping[str, Scores]) -> list[str]:
     >>> few = Score("mig", "", 1.0, details={"no evidence": "24 rows are too few"})
     >>> notes_on_runs({"a": Scores({"mig": few}), "b": Scores()})
     ['no evidence: 24 rows are too few (mig in 1 of 2 runs)']
+    >>> dci = Scores({"mig": few, "dci": few})
+    >>> notes_on_runs({"a": Scores({"mig": few}), "b": dci, "c": Scores({"sap": few})})
+    ['no evidence: 24 rows are too few (mig in 2, dci, sap in 1 of 3 runs)']
     """
     pairs = ((run, key, score) for run, own in scores.items() for key, score in own.items())
     reasons = grouped((why, (run, key)) for run, key, score in pairs for why in score.no_evidence)
     count = len({key for own in scores.values() for key in own})
     lines = []
     for reason, marked in reasons.items():
-        runs, keys = (list(dict.fromkeys(each)) for each in zip(*marked, strict=True))
-        which = _listed(keys, count)
-        lines.append(f"no evidence: {reason} ({which} in {len(runs)} of {len(scores)} runs)")
+        runs_by_key = Counter(key for _, key in marked)
+        by_runs = grouped((runs, key) for key, runs in runs_by_key.items())
+        where = ", ".join(f"{_listed(keys, count)} in {runs}" for runs, keys in by_runs.items())
+        lines.append(f"no evidence: {reason} ({where} of {len(scores)} runs)")
     return lines
 
 

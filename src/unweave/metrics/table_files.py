@@ -23,12 +23,13 @@ from unweave.data.files.array_file import (
 )
 from unweave.data.files.columns import choose_columns, csv_notes, list_some
 from unweave.data.files.labels import LabelColumn
-from unweave.data.files.tables import expand_columns
+from unweave.data.files.tables import expand_columns, join_columns
 from unweave.metrics.arrays import as_texts
 
 Array = NDArray[Any]
 
 CODES, FACTORS = "codes", "factors"
+NAME, ERROR, SCALE = "name", "rmse", ".sd"  # columns that `unweave encode` writes beside codes
 
 
 class _Codes(NamedTuple):
@@ -106,12 +107,24 @@ def _read_codes(path: Path, key: str, factors_key: str) -> _Codes:
         if values.ndim == 1:
             values = values[:, None]
         return _Codes(values, _row_names(file), [])
-    chosen = choose_columns(file, key or None, factors_key or None, "")
+    ignored = join_columns([] if key else _beside_codes(file.names))
+    chosen = choose_columns(file, key or None, factors_key or None, ignored)
     for note in chosen.factors.notes:
         _note(f"{path.name}: {_as_codes(note)}")
     values = np.asarray(read_rows(file.rows(chosen.observed), str(path)), np.float64)
     names = chosen.factors.names
     return _Codes(values, chosen.factors.row_names, [file.labels(name) for name in names])
+
+
+def _beside_codes(names: Sequence[str]) -> list[str]:
+    """Return the columns that `unweave encode` writes beside codes: scales, and errors.
+
+    >>> _beside_codes(["name", "z0", "z1", "z0.sd", "z1.sd", "rmse"])
+    ['z0.sd', 'z1.sd', 'rmse']
+    """
+    scales = [name for name in names if name.endswith(SCALE) and name.removesuffix(SCALE) in names]
+    ends = names[0] == NAME and names[-1] == ERROR
+    return [*scales, *([ERROR] if ends else [])]
 
 
 def _read_labels(path: Path, key: str) -> _Labels:

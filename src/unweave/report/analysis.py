@@ -94,7 +94,7 @@ def _disjoint(one: str, two: str) -> bool:
 
 
 class Variable(NamedTuple):
-    """One latent variable, and the factor of which it explains the largest share."""
+    """One latent variable, and the factor that it explains best."""
 
     number: int  # index among the variables, and column of the table's codes
     name: str

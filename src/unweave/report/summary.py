@@ -221,7 +221,7 @@ def share_text(analysis: Analysis) -> Markup:
     """Say what the share of a factor is, for the kinds of factors that there are."""
     continuous = {bool(analysis.labelled.continuous_mask[column]) for column, _ in analysis.factors}
     kinds = {False: "of the entropy of a discrete factor, I(z; v) / H(v)"}
-    kinds[True] = "of the variance, in ranks, that a continuous factor has in common with it"
+    kinds[True] = "of the variance of the ranks of a continuous factor"
     return typeset(", or ".join(kinds[each] for each in sorted(continuous)))
 
 

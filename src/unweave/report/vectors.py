@@ -51,7 +51,11 @@ class Vectors(NamedTuple):
             return (
                 f"Each bar is a column of the table{unit}; the {most} that change most are shown."
             )
-        return "The axis shows the numbers that name the values." if self.schema.value_names else ""
+        return (
+            "The horizontal axis shows the numbers in the column names."
+            if self.schema.value_names
+            else ""
+        )
 
     def panels(
         self, lines: Sequence[Array], styles: Sequence[Sequence[str]], titles: Sequence[Panel]

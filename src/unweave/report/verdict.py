@@ -82,8 +82,10 @@ def headline(analysis: Analysis) -> tuple[Level, str]:
     if extremes and extremes.share >= _WIDESPREAD:
         return "bad", "Extreme values dominate the data: correct them before anything else"
     if dominant := share.dominant:
-        few = "One observation has" if len(dominant.names) == 1 else "A few observations have"
-        return "bad", f"{few} {dominant.percent} of the variance: R² says nothing about the others"
+        one = len(dominant.names) == 1
+        few = "One observation accounts" if one else "A few observations account"
+        what = "R² says little about the others"
+        return "bad", f"{few} for {dominant.percent} of the variance: {what}"
     most = explainable(analysis)
     reached = share.r2 / most if most else share.r2
     if reached < _BARELY_EXPLAINED:
@@ -207,15 +209,11 @@ def _scores(analysis: Analysis) -> list[Markup]:
     for _, null, score in sorted(margins, key=lambda margin: -margin[0]):
         best.setdefault(score.name, (score, null))
     named = Markup(", ").join(
-        Markup("{} {} ({})").format(words(s.name), number(s.value), number(null))
+        Markup("{} {} (chance {})").format(words(s.name), number(s.value), number(null))
         for s, null in list(best.values())[:_NAMED]
     )
-    text = Markup("{} of {} scores are evidence that codes follow factors").format(
-        len(sound), len(scores)
-    )
+    total, are = count_noun(len(scores), "score"), "is" if len(sound) == 1 else "are"
     if not best:
-        return [text + "."]
-    most = Markup(
-        ". Those furthest above the score of shuffled factors (in parentheses) are {}."
-    ).format(named)
-    return [text + most]
+        return [Markup("{} of {} {} evidence of disentanglement.").format(len(sound), total, are)]
+    above = "clearly above chance, the score of shuffled factors; furthest above it"
+    return [Markup("{} of {} {} {}: {}.").format(len(sound), total, are, above, named)]

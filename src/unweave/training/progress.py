@@ -128,10 +128,10 @@ class ConsoleProgress:
         self._bars = self.console.is_terminal or self.console.is_jupyter
         if not self.console.is_jupyter:
             one = len(runs) == 1
-            verb = f"resume{'s' * one} at step {step}" if step else f"start{'s' * one}"
-            how = f" (run {runs[0].digest})" if one else " each"
-            beside = "" if one else " side by side (lanes)"
-            self._print(f"{self._name}{beside} {verb}, {count_noun(self._steps, 'step')}{how}")
+            how = f" (run {runs[0].digest})" if one else ", side by side (as lanes)"
+            steps = f"to {self._steps:,}" if step else count_noun(self._steps, "step")
+            begun = f"from step {step:,} {steps}" if step else f"for {steps}"
+            self._print(f"training {self._name} {begun}{how}")
         self._display = ProgressDisplay(
             self.console, {self._name: self._steps}, completed=step, quiet=False
         )

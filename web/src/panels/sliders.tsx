@@ -71,8 +71,8 @@ function Key({ variables }: { variables: readonly Variable[] }) {
       </li>
       {explaining && (
         <li>
-          {explains(explaining)}: the factor of which it explains the largest share;{" "}
-          <span class="weak">grey</span> if not above chance
+          {explains(explaining)}: the factor that it explains best; <span class="weak">grey</span>{" "}
+          if not above chance
         </li>
       )}
     </ul>
@@ -153,7 +153,7 @@ function Control({ model, variable }: { model: Model; variable: Variable }) {
   );
 }
 
-/** The name of a variable, and the factor of which it explains the largest share. */
+/** The name of a variable, and the factor that it explains best. */
 export function VariableName({ variable }: { variable: Variable }) {
   return (
     <>
@@ -161,7 +161,7 @@ export function VariableName({ variable }: { variable: Variable }) {
       {variable.factor !== null && (
         <span
           class={variable.aboveChance ? "factor" : "factor weak"}
-          title={`The factor of which this variable explains the largest share${variable.aboveChance ? "" : ", which is not above chance"}`}
+          title={`The factor that this variable explains best${variable.aboveChance ? "" : ", which is not above chance"}`}
         >
           {explains(variable)}
         </span>

@@ -16,7 +16,7 @@ import { DifferenceToggle } from "./tiles";
 import "./traversals.css";
 
 const HELP =
-  "Each row changes one latent variable and keeps the others: what changes is what the variable means. 95% of the prior lies from −2 to 2.";
+  "Each row changes one latent variable and keeps the others: what changes is what the variable means. 95% of the prior lies between −2 and 2.";
 const CLICK = "A frame marks the step nearest to the current value; click another to take it.";
 const MOST = 24; // variables that are drawn
 

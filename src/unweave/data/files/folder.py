@@ -322,8 +322,10 @@ def _choose_size(
 def _fit_notes(fit: Fit, size: tuple[int, int], headers: Sequence[Header]) -> list[str]:
     """Note what happens to images of another aspect ratio, if there are any."""
     others = sum(h.size[0] * size[1] != h.size[1] * size[0] for h in headers)
-    ratio = f"whose aspect ratio is not that of {size[0]} x {size[1]},"
-    return [f"{others} of {len(headers)} images, {ratio} {FITS[fit]}"] if others else []
+    square = size[0] == size[1]
+    shape = "not square" if square else f"of another aspect ratio than {size[0]} x {size[1]}"
+    what = f"{others} of {len(headers)} images are {shape}, and "
+    return [what + FITS[fit]] if others else []
 
 
 def _page_notes(axes: FileAxes | None, headers: Sequence[Header]) -> list[str]:

@@ -251,8 +251,11 @@ def describe_missing(cells: int, rows: int, columns: Sequence[str], removal: str
     remove = f"remove the row{'s' * (rows != 1)}"
     way = f"or {remove}, as in {removal}"
     if not removal:
-        way = f"{remove}, or leave the column{'s' * (len(columns) != 1)} out with data.ignore="
-        way += left_out
+        one = len(columns) == 1
+        way = (
+            f"{remove}, or leave the column{'s' * (not one)} out with data.ignore={left_out}; if "
+            f"{'it is a label' if one else 'they are labels'}, set data.factors_key={left_out}"
+        )
     return (
         f"{where} ({named}) {does} missing or not finite: observations have to be complete; fill "
         f"{'it' if cells == 1 else 'them'} in, {way}"
