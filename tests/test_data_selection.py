@@ -289,14 +289,15 @@ def test_features_of_a_run_hold_out_combinations(unweave, tmp_path):
     code, out, err = unweave("data", "features", folder, "--classes", 3, "--out", path)
     assert code == 0, err
     assert "24 rows of s 3, k" in out
-    held = np.load(path)
+    with np.load(path) as held:
+        features = held["features"]
     model = uw.load(folder)
-    assert np.array_equal(held["features"][:, 1], model.codes(x)[:, 1])
+    assert np.array_equal(features[:, 1], model.codes(x)[:, 1])
     selection = ["--features", path, "--select", "held-out:f=1,s=0..1"]
     code, _, err = unweave("train", *data, *tiny, *selection)
     assert code == 0, err
-    assert len(np.unique(held["features"][:, 0])) < 3
-    left = 24 - ((np.arange(24) % 2 == 1) & (held["features"][:, 0] < 2)).sum()
+    assert len(np.unique(features[:, 0])) < 3
+    left = 24 - ((np.arange(24) % 2 == 1) & (features[:, 0] < 2)).sum()
     assert f"{left} observations of 24" in err
 
 

@@ -153,7 +153,7 @@ def test_the_command_keeps_what_it_trained(tmp_path, workers):
         preexec_fn=lambda: signal.signal(signal.SIGINT, signal.default_int_handler),
     )  # fmt: skip
     said = ""
-    while "8,000 steps each" not in said:
+    while "for 8,000 steps" not in said:
         line = process.stderr.readline()
         assert line, said
         said += line

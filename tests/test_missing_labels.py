@@ -9,6 +9,7 @@ import torch
 import unweave as uw
 from datasets import CPU, small_run
 from unweave.catalogue.data import describe_dataset
+from unweave.catalogue.palette import MISSING_LABEL
 from unweave.catalogue.preview import factor_traversals, preview_sheet
 from unweave.core.noise import Noise
 from unweave.data import MISSING, Correlated, HeldOut, Incomplete, Selected, from_array
@@ -210,9 +211,9 @@ def test_previews_and_descriptions_show_gaps():
     assert ", 25 missing" in text
     vectors, plane = from_array(np.eye(6)[:, :2], np.array([0, 1, np.nan, 0, 1, 1]))
     picture = np.asarray(preview_sheet(plane).picture)
-    grey = (picture == 205).all(-1).sum()
+    grey = (picture == MISSING_LABEL).all(-1).sum()
     complete = np.asarray(preview_sheet(from_array(np.eye(6)[:, :2], np.arange(6) % 2)[1]).picture)
-    assert grey > (complete == 205).all(-1).sum()  # the point without a label is grey
+    assert grey > (complete == MISSING_LABEL).all(-1).sum()  # the point without a label is grey
     assert vectors.shape == (6, 2)
 
 

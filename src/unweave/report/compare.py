@@ -54,11 +54,11 @@ class _LatentRow(NamedTuple):
 
 def write_comparison(comparison: Comparison, path: str | Path) -> Path:
     """Write a self-contained page about a comparison."""
+    place = Path(path)
+    refuse_run_folder(place)
     if not isinstance(comparison, Comparison):
         kind = type(comparison).__name__
         raise TypeError(f"expected a comparison, got a {kind}: pass uw.compare(models)")
-    place = Path(path)
-    refuse_run_folder(place)
     make_folder(place.parent)
     write_atomically(place, render_comparison(comparison).encode())
     return place
