@@ -279,10 +279,9 @@ def between_seeds(groups: Groups) -> Claim:
             shares.append(_share_within(values))
             widest = max(map(np.ptp, values))
             listed.append(f"{name} {shares[-1]}, up to {widest:.2f} apart with one setting")
-    return _TEXTS.claim(
-        "seeds", bool(shares) and min(share.low for share in shares) > _MOST,
-        contradicted=False, needs=(everyone,), bound=_MOST, shares="; ".join(listed) or "–",
-    )  # fmt: skip
+    high = bool(shares) and min(share.low for share in shares) > _MOST
+    return _TEXTS.claim("seeds", high, contradicted=False, needs=(everyone,), bound=_MOST,
+                        shares="; ".join(listed) or "–")  # fmt: skip
 
 
 def _share_within(values: Sequence[Values]) -> Measured:
@@ -290,12 +289,12 @@ def _share_within(values: Sequence[Values]) -> Measured:
 
     Networks that are drawn twice vary less, so the interval is rather too low than too high.
     """
-    rng = np.random.default_rng(0)
-    samples = [np.stack([each, *rng.choice(each, (RESAMPLES, len(each)))]) for each in values]
+    draw = np.random.default_rng(0).choice
+    samples = [np.stack([each, *draw(each, (RESAMPLES, len(each)))]) for each in values]
     within = np.concatenate([each - each.mean(1, keepdims=True) for each in samples], 1)
     share = within.var(1) / np.concatenate(samples, 1).var(1)
-    freedom = within.shape[1] - len(values)
-    return resampled_interval(share[0], share[1:], min(map(len, values)), freedom=freedom)
+    count, freedom = min(map(len, values)), within.shape[1] - len(values)
+    return resampled_interval(share[0], share[1:], count, freedom=freedom)
 
 
 def _better(groups: Groups, ours: str, theirs: str, text: str) -> Claim:
