@@ -160,7 +160,7 @@ def test_one_network_of_each_method_does_not_contradict_the_order(value, expecte
     ]  # fmt: skip
     claim = shapes2d_figures.order_claim(results(*made))
     assert claim.verdict == expected
-    assert claim.got.endswith(f"of the best networks {value + 0.9:.1f} and -45.1")
+    assert claim.got.endswith(f"scores have {value + 0.9:.1f} (γ = 35) and -45.1 (β = 4)")
 
 
 def test_histograms_of_codes_are_densities_of_all_codes():
@@ -172,7 +172,7 @@ def test_histograms_of_codes_are_densities_of_all_codes():
     drawn = shapes2d_figures.fig40(None, results([made]))
     (steps,) = drawn.drawings[""].axes[0].patches
     assert steps.get_data().values.max() == pytest.approx(62 / 10_000 / 0.2)
-    assert "up to 75% of a latent's, with β-VAE β = 4" in drawn.captions[""]
+    assert "up to 75% of those of a latent, with β-VAE β = 4" in drawn.captions[""]
 
 
 @pytest.mark.parametrize(("accuracy", "expected"), [(-0.01, "pass"), (0.01, "fail")])

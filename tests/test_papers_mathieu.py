@@ -282,8 +282,8 @@ def test_a_regularised_vae_is_like_a_beta_vae_if_its_rate_is_nearer_to_it(rate, 
     learned = {1.0: with_rate(10.0), 5.0: with_rate(5.0)}
     claim = appc.regulariser_claim(learned, {5.0: with_rate(rate)})
     assert claim.verdict == expected
-    assert f"weight 5: {rate:.2f} nats, that of the β-VAE 5.00" in claim.got
-    assert "than to 10.00, the rate of a VAE" in claim.expected
+    assert f"β = 5: {rate:.2f} nats, β-VAE 5.00" in claim.got
+    assert "than to that of the VAE, 10.00 nats" in claim.expected
 
 
 def test_the_batch_size_needed_for_a_bias():

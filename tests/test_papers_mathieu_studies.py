@@ -78,9 +78,14 @@ def test_figure_2_as_the_paper_has_it_passes():
     assert verdicts(claims_about_means(figure_2())) == {}
 
 
-@pytest.mark.parametrize(("apart", "expected"), [(0.02, "pass"), (1.0, "undecided")])
+@pytest.mark.parametrize(
+    ("apart", "expected"), [(0.01, "pass"), (0.022, "undecided"), (1.0, "undecided")]
+)
 def test_variation_between_seeds_is_compared_with_that_between_settings(apart, expected):
-    """Scores of one setting have a standard deviation of 0.0082."""
+    """Scores of one setting have a standard deviation of 0.0082.
+
+    With 0.022 between settings, 56% of the variance is between seeds, but the interval is wide.
+    """
     settings = {shapes2d.setting_of(run) for run in shapes2d.STUDY.runs}
     changes = {s: (20.0, 0.5 + apart * (s[1] == 4.0)) for s in settings}
     groups = figure_2(changes).groups(shapes2d.setting_of)

@@ -90,15 +90,15 @@ _VERDICTS = """A claim
 - **fails** if what we measured contradicts it,
 - is **undecided** if the evidence allows both answers, or if it misses a bound, range or reading \
 that we chose: with another choice it might pass. If the paper only says that a loss is “small”, \
-“minor” or “barely” there, we set no bound: any loss leaves that undecided. A pass that rests on a \
-bound of ours is weaker than one that needs none, so the table also counts these,
+“minor” or “barely” there, we set no bound: any loss leaves that undecided. A pass that rests on \
+such a choice of ours is weaker than one that needs none, so the table also counts these,
 - is **not measured yet** until all networks that it is about are trained,
 - is **not comparable** if our setting differs from the paper's in what the claim is about.
 
 A number that the paper states passes if our whole interval is close to it, and fails if all of it \
 is not. If the paper leaves out settings that the number depends on, such as the length of \
-training, or has it from a single network, a miss is undecided instead. How close is close is our \
-choice.
+training, or has it from a single network, a miss is undecided instead. The best score of many \
+networks is one number, which we compare without an interval. How close is close is our choice.
 
 Brackets are 95% intervals: Student's t for means over seeds, Welch's for differences, sorted \
 values for medians, and an expanded percentile bootstrap for other statistics \

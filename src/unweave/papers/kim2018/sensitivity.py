@@ -1,9 +1,5 @@
 """Figures 16 and 17 of [Kim2018]: how both metrics depend on their settings, on stored codes."""
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING
-
 import numpy as np
 import torch
 
@@ -12,15 +8,12 @@ from unweave.metrics import beta_vae_score, factor_vae_score
 from unweave.metrics.studies import Sensitivity, sensitivity
 from unweave.papers.kim2018.methods import setting_of
 from unweave.papers.kim2018.shapes2d import CODES
-from unweave.studies.drawing import COLOURS, DASHES, Values, letter_panels, panels
+from unweave.studies.drawing import COLOURS, DASHES, Axes, Values, letter_panels, panels
 from unweave.studies.images import unpack_array
 from unweave.studies.intervals import mean_over_networks
 from unweave.studies.study import Network, NotTrained, Results
 from unweave.studies.texts import Texts
 from unweave.studies.workspace import Claim, Result, Workspace
-
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
 
 HIGGINS_GRID = {"pairs": (50, 100, 200), "steps": (1_000, 3_000, 10_000)}
 KIM_GRID = {"batch": (25, 50, 100, 200), "votes": (200, 400, 800)}

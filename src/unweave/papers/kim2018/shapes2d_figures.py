@@ -1,11 +1,8 @@
 """Figures 4 to 7, 19, 20, 37 and 40 of [Kim2018], drawn from the study on 2D Shapes."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Mapping, Sequence
 from functools import partial
-from typing import TYPE_CHECKING
 
 import numpy as np
 from scipy import stats
@@ -61,9 +58,6 @@ from unweave.studies.labels import PointLabel
 from unweave.studies.study import Group, Network, Results
 from unweave.studies.texts import Texts
 from unweave.studies.workspace import Claim, Measured, Result, Workspace
-
-if TYPE_CHECKING:
-    pass
 
 _FAR = 40  # nats of rate, twice what networks have at the end
 KINDS = ("beta-vae", "factor-vae")
@@ -442,5 +436,7 @@ def order_claim(results: Results) -> Claim:
     more = ours.difference(theirs, LIKELIHOOD)
     best = [group.ranked(OURS)[0].value(LIKELIHOOD) if group.networks else math.nan
             for group in (ours, theirs)]  # fmt: skip
-    return texts_of("fig19").claim("order", more.high < 0, contradicted=False,
-                                   needs=(ours, theirs), more=more, best=best)  # fmt: skip
+    return texts_of("fig19").claim(
+        "order", more.high < 0, contradicted=False, needs=(ours, theirs), more=more, best=best,
+        spread=np.ptp(ours.values(LIKELIHOOD)),
+    )  # fmt: skip

@@ -234,9 +234,8 @@ def regulariser_claim(
     return _TEXTS.claim(
         "regulariser", alike, contradicted=False, batch=BATCH, vae=vae,
         rates="; ".join(
-            f"weight {beta:g}: {own:.2f} nats, that of the β-VAE {other:.2f}, "
-            f"and KL(q(z) ‖ p(z)) {_truth(regularised[beta], 'kl')} and "
-            f"{_truth(learned[beta], 'kl')}"
+            f"β = {beta:g}: {own:.2f} nats, β-VAE {other:.2f}; KL(q(z) ‖ p(z)) "
+            f"{_truth(regularised[beta], 'kl')}, β-VAE {_truth(learned[beta], 'kl')}"
             for beta, (own, other) in rates.items()
         ),
     )  # fmt: skip
