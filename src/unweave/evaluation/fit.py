@@ -279,7 +279,7 @@ def train_runs(
         by_digest |= {each.run.digest: each for each in stopped.outcomes}
         resolved = [run.digest for job in jobs for run in job.task.runs]
         so_far = [by_digest[digest] for digest in resolved if digest in by_digest]
-        if store and console and processes.is_first:
+        if store and console and processes.is_first and not stopped.terminated:
             others = [run for group in list(by_data.values())[len(jobs) :] for run in group]
             print_notes(console, _unstarted_lines(jobs, others, store))
         raise TrainingInterrupted(so_far, stopped.terminated) from None
@@ -334,9 +334,10 @@ def _unstarted_lines(jobs: Sequence[Job], others: Sequence[Run], store: Store) -
     if not (unstarted := unstarted + more):
         return []
     total = len(folders) + more
+    have = "has" if unstarted == 1 else "have"
     return [
-        f"{unstarted:,} of {count_noun(total, 'run')} have not started, so `unweave runs` does not "
-        "list them: run this again to train them too"
+        f"{unstarted:,} of {count_noun(total, 'run')} {have} not started: run this again to train "
+        f"{'it' if unstarted == 1 else 'them'} too"
     ]
 
 
