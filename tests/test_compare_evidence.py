@@ -94,6 +94,13 @@ def test_a_run_is_not_compared_with_a_shorter_one_that_it_continues():
     assert (contrast.best.name, contrast.second.name) == ("B", "C")
     a, b = contrast.best.values("mig/chen2018"), contrast.second.values("mig/chen2018")
     assert contrast.difference == welch_interval(a, b)
+    some = compare_runs(runs[:5])  # not all seeds are in both
+    (contrast,) = [c for c in some.sections[0].contrasts if c.quantity == "mig/chen2018"]
+    a, b = contrast.best.values("mig/chen2018"), contrast.second.values("mig/chen2018")
+    assert contrast.difference == welch_interval(a, b)
+    for each in (some, longer):
+        said = "if they have the same seeds, their differences are taken seed by seed"
+        assert said in " ".join(each.notes)
     apart = compare_runs([trained(1.0, seed, 0.5, 10 if seed < 2 else 20) for seed in range(4)])
     assert "share the first steps" not in " ".join(apart.notes)  # no seed is in both
 

@@ -292,10 +292,13 @@ def test_ctrl_c_stops_the_workers_and_the_same_command_ends(tmp_path, plain):
         os.kill(os.getpid(), signal.SIGINT)
         return Ended("stopped")
 
-    on = Fake([None, interrupts])
+    on, console = Fake([None, interrupts]), PlainConsole(file=io.StringIO(), width=200)
     with pytest.raises(TrainingInterrupted) as stopped:
-        train_on(on, tmp_path)
+        train_on(on, tmp_path, console=console)
     assert on.pools[0].stopped
+    (said,) = [line for line in console.file.getvalue().splitlines() if "not started" in line]
+    assert said.endswith("of 6 runs have not started: run this again to train them too")
+    assert sum(each.status == "not started" for each in Store(tmp_path).folders()) == int(said[0])
     assert sum(each.weights is not None for each in stopped.value.outcomes) in (1, 2)
     check_outcomes(train_on(Fake(), tmp_path), plain[1])
     assert files(tmp_path) == plain[0]

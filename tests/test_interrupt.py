@@ -118,7 +118,7 @@ def test_runs_that_have_not_started_are_counted(tmp_path):
     assert said(runs[:2], 20) == []
     for step in (30, 40):
         (line,) = said(runs, step)
-        assert line.startswith("6 of 8 runs have not started, so `unweave runs` does not list them")
+        assert line == "6 of 8 runs have not started: run this again to train them too"
     assert len(list(Store(tmp_path).folders())) == 2
 
 

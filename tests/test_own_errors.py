@@ -19,6 +19,7 @@ from unweave.latents import DiagonalGaussian, SampledRateBlock
 from unweave.metrics import metric
 from unweave.networks import BaseNetwork, modules
 from unweave.objectives import Term, VAEObjective, elbo_terms
+from unweave.objectives.base import BaseObjective
 from unweave.testing import check_dataset, check_latent, check_metric, check_objective
 from unweave.training.overrides import runs_from
 from unweave.training.run import Run
@@ -300,6 +301,45 @@ def test_training_refuses_what_it_would_average_without_a_word(parts, message):
     """All of these were trained before, on another loss than meant."""
     with pytest.raises(ValueError, match=message):
         fit(**parts)
+
+
+@uw.spec
+class Returns(BaseObjective):
+    """A loss of several values that returns something else."""
+
+    what: str
+
+    def model_loss(self, nets, batch, noise, carry):
+        terms = elbo_terms(nets.model(batch.x, noise))
+        return {
+            "no carry": (terms, None),
+            "three": (terms, {}, {}),
+            "number": (terms, {"a": 1.0}),
+            "no terms": ({}, {}),
+        }[self.what]
+
+
+@pytest.mark.parametrize(
+    ("what", "got"),
+    [
+        ("no carry", r"as in `return terms, \{\}`, got \(dict of Term, NoneType\)"),
+        ("three", r"got \(dict of Term, dict, dict\)"),
+        ("number", r"got \(dict of Term, dict of float\)"),
+        ("no terms", "expected a dict of terms, .* got an empty dict"),
+    ],
+)
+def test_what_a_loss_returned_is_named(what, got):
+    """It was "a tuple", or an error of torch."""
+    with pytest.raises(ValueError, match=rf"^Returns\.model_loss: .*{got}$"):
+        fit(objective=Returns(what))
+
+
+def test_networks_without_parameters_are_refused():
+    """The error asked for an entry in `critics`."""
+    pools = (torch.nn.AdaptiveAvgPool1d(size) for size in (4, 3))
+    network = uw.Modules(*pools)
+    with pytest.raises(ValueError, match="expected networks with parameters, got none"):
+        fit(network=network, likelihood=likelihoods.Gaussian(0.1))
 
 
 def test_a_schedule_is_not_asked_for_steps_after_the_last():

@@ -49,6 +49,9 @@ def test_scores_that_cannot_be_judged_are_marked(unweave, tmp_path):
     np.savez(one, codes=dead, factors=table.factors)
     code, out, _ = unweave("score", one, "--metrics", "dci/eastwood2018")  # completeness is 1
     assert (code, "no evidence: only one code varies, and" in out) == (0, True)
+    np.savez(one, codes=np.zeros((len(table), 4)), factors=table.factors)
+    code, out, _ = unweave("score", one, "--metrics", "dci/eastwood2018")
+    assert (code, "no evidence: no code varies, and" in out) == (0, True)
     factors = rng.integers(3, size=(500, 2))
     np.savez(noise, codes=rng.standard_normal((500, 10)), factors=factors)
     code, out, _ = unweave("score", noise, "--metrics", "modularity,irs/suter2019", "--null")

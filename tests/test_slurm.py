@@ -179,7 +179,8 @@ def test_a_driver_that_is_stopped_has_one_last_line(number, cluster, unweave, mo
     last = [line for line in err.partition("stopping soon")[2].splitlines() if line[:5] != "steps"]
     left = "1 job of Slurm will go on: repeat the command to collect the results, or cancel with "
     stopped = "stopped; what was trained is saved, and the same command resumes from there"
-    assert last[1:] == [f"{left}scancel 1" if number == signal.SIGTERM else stopped]
+    unstarted = "1 of 1 run has not started: run this again to train it too"
+    assert last[1:] == ([f"{left}scancel 1"] if number == signal.SIGTERM else [unstarted, stopped])
     assert code == 130
 
 

@@ -104,6 +104,12 @@ def test_claims_of_papers_fit_and_stay_together(width, unweave, monkeypatch, tmp
     assert re.findall(interval, results) == re.findall(interval, every[2])
 
 
+def test_nothing_is_printed_below_a_row_without_a_text():
+    """A damaged run had a line of spaces below its row."""
+    (block,) = lay_out_table(["run", "seed"], [["a6", "0"], ["b7", "1"]], 80, ["", "short"])
+    assert block.body[1:] == [" a6   0", " b7   1", "   short"]
+
+
 @pytest.mark.parametrize("width", WIDTHS)
 def test_a_text_below_a_row_has_the_whole_width(width):
     text = "factor-vae, gamma 35; Gaussian 10; photos/ size=64 channels=1 split=train, and more"

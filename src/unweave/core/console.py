@@ -194,7 +194,8 @@ def _block(columns: Sequence[_Column], width: int, below: Sequence[str]) -> Tabl
     ]
     head, *rows = (_beside(cells, widths) for cells in wrapped)
     for row, text in zip(rows, below, strict=False):  # headings have none below
-        row += [_INDENT + line for line in _wrap(visible(text), width - len(_INDENT))]
+        lines = _wrap(visible(text), width - len(_INDENT)) if text else []
+        row += [_INDENT + line for line in lines]
     rule = _MARGIN + "─" * (_total(widths) - len(_MARGIN))
     return TableBlock(head, [rule, *(line for row in rows for line in row)])
 

@@ -1,7 +1,8 @@
 """Compare trained models: what differs in their settings, and what that changes.
 
 Models that differ only in their seed form a group. Every quantity of a group is a mean over its
-seeds with Student's t interval, and groups are compared by Welch's interval of the difference.
+seeds with Student's t interval, and groups are compared by Welch's interval of the difference, or
+seed by seed if they differ only in steps.
 """
 
 from collections.abc import Callable, Iterable, Sequence
@@ -370,8 +371,8 @@ def _section_notes(section: Section, level: float) -> list[str]:
         names = ", ".join(" and ".join(group.name for group in own) for own in same)
         notes.append(
             f"{section.data}: groups that differ only in steps ({names}) share the first steps of "
-            "each seed: their differences are taken seed by seed, and a group is compared with the "
-            "best of the others"
+            "each seed: if they have the same seeds, their differences are taken seed by seed; and "
+            "a group is compared with the best of the others"
         )
     if any(_leaves_range(group, name, level) for group in section.groups
            for name in section.quantities):  # fmt: skip

@@ -137,7 +137,8 @@ class RunGroup:
     def difference(self, other: RunGroup, name: str, level: float) -> Estimate:
         """Return the difference of the means of a quantity with its interval.
 
-        The interval is Welch's, or that of the differences by seed if both groups share runs.
+        The interval is Welch's, or that of the differences by seed if both groups share runs and
+        have the same seeds.
         """
         if pairs := self._pairs(other, name):
             return mean_interval(pairs, level)

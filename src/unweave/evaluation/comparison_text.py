@@ -173,8 +173,9 @@ def _pairwise_text(section: Section, level: float, width: int) -> str:
         pair = f"{each.group.name} - {each.other.name}"
         rows.append([each.quantity, pair, _signed(value), interval, *p_values])
     title = (
-        f"Differences of all pairs of groups ({level:.0%} intervals and p-values of Welch's test; "
-        "p Holm is corrected for the pairs of a quantity):"
+        f"Differences of all pairs of groups ({level:.0%} intervals, and p-values of Welch's test, "
+        "or by seed of Student's for groups that differ only in steps; p Holm is corrected for the "
+        "pairs of a quantity):"
     )
     columns = ["quantity", "groups", "difference", "interval", "p", "p Holm"]
     return f"{textwrap.fill(title, width)}\n{table_text(columns, rows, width)}"

@@ -279,7 +279,7 @@ def train_runs(
         by_digest |= {each.run.digest: each for each in stopped.outcomes}
         resolved = [run.digest for job in jobs for run in job.task.runs]
         so_far = [by_digest[digest] for digest in resolved if digest in by_digest]
-        if store and console and processes.is_first and not on:  # else `unweave status` knows
+        if store and console and processes.is_first and not stopped.terminated:
             others = [run for group in list(by_data.values())[len(jobs) :] for run in group]
             print_notes(console, _unstarted_lines(jobs, others, store))
         raise TrainingInterrupted(so_far, stopped.terminated) from None
@@ -333,10 +333,11 @@ def _unstarted_lines(jobs: Sequence[Job], others: Sequence[Run], store: Store) -
     more = len({run.digest for run in others})
     if not (unstarted := unstarted + more):
         return []
-    have, them = ("has", "it") if unstarted == 1 else ("have", "them")
+    total = len(folders) + more
+    have = "has" if unstarted == 1 else "have"
     return [
-        f"{unstarted:,} of {count_noun(len(folders) + more, 'run')} {have} not started, so "
-        f"`unweave runs` does not list {them}: run this again to train {them} too"
+        f"{unstarted:,} of {count_noun(total, 'run')} {have} not started: run this again to train "
+        f"{'it' if unstarted == 1 else 'them'} too"
     ]
 
 

@@ -31,8 +31,9 @@ def unjudged(score: Score, table: Table) -> str:
     ]
     if len(scored) < 2:
         return "only one factor can be scored, and disentanglement is about two or more"
-    if (table.codes != table.codes[:1]).any(0).sum() < 2:
-        return "only one code varies, and disentanglement is about two or more"
+    if (varying := (table.codes != table.codes[:1]).any(0).sum()) < 2:
+        which = "only one" if varying else "no"
+        return f"{which} code varies, and disentanglement is about two or more"
     if few := table.too_few_rows:
         return few.split(":")[0]
     deviation = score.details.get(NULL_STD, 0.0)

@@ -185,12 +185,12 @@ def checked(update: Update) -> Update:
 
     def loss(nets: Nets, batch: Batch, noise: Noise, carry: Carry) -> Loss:
         returned: Any = update.loss(nets, batch, noise, carry)
-        if not (
-            isinstance(returned, tuple) and len(returned) == 2 and isinstance(returned[1], Mapping)
-        ):
+        if not (isinstance(returned, tuple) and len(returned) == 2 and _is_carry(returned[1])):
+            kinds = ", ".join(map(_kind, returned)) if isinstance(returned, tuple) else ""
+            got = f"({kinds})" if kinds else f"a {_kind(returned)}"
             raise ValueError(
                 f"{_loss_name(update)}: expected the terms and a dict of tensors for later "
-                f"updates, as in `return terms, {{}}`, got a {type(returned).__name__}"
+                f"updates, as in `return terms, {{}}`, got {got}"
             )
         terms, carry = returned
         _check_terms(_loss_name(update), terms, len(batch.x))
@@ -199,17 +199,29 @@ def checked(update: Update) -> Update:
     return Update(update.player, loss)
 
 
+def _is_carry(value: object) -> bool:
+    return isinstance(value, Mapping) and all(isinstance(each, Tensor) for each in value.values())
+
+
+def _kind(value: object) -> str:
+    """Name the type of a value, and those of the values of a dict."""
+    kind = type(value).__name__
+    inside = dict.fromkeys(map(_kind, value.values())) if isinstance(value, Mapping) else ()
+    return f"{kind} of {' and '.join(inside)}" if inside else kind
+
+
 def _check_terms(where: str, terms: Any, rows: int) -> None:
     wrong = (
         terms
         if not isinstance(terms, dict)
         else next((each for each in terms.values() if not isinstance(each, Term)), None)
     )
-    if not isinstance(terms, dict) or wrong is not None:
+    if not isinstance(terms, dict) or not terms or wrong is not None:
+        inside = f"a dict with a {type(wrong).__name__}" if terms else "an empty dict"
         raise ValueError(
             f"{where}: expected a dict of terms, such as "
             '{"distortion": Term(1.0, forward.distortion), ...}, got '
-            f"{'a dict with ' if isinstance(terms, dict) else ''}a {type(wrong).__name__}"
+            f"{inside if isinstance(terms, dict) else f'a {type(terms).__name__}'}"
         )
     for name, term in terms.items():
         if not isinstance(term.value, Tensor):
@@ -236,6 +248,11 @@ def _loss_name(update: Update) -> str:
 def check_players(updates: Sequence[Update], nets: Nets) -> None:
     """Raise unless each update has a player with parameters, and each player an update."""
     owners = {nets.player_of(name) for name, _ in nets.named_parameters()}
+    if not owners:
+        raise ValueError(
+            "expected networks with parameters, got none: there is nothing to train; give the "
+            "encoder or the decoder a layer"
+        )
     players = [update.player for update in updates]
     for player in players:
         if player not in owners:
