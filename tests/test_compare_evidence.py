@@ -1,4 +1,4 @@
-"""What a comparison claims: which scores are evidence, and which groups are better."""
+"""Tests of the claims of a comparison: which scores are evidence, and which groups are better."""
 
 import dataclasses
 import itertools

@@ -24,23 +24,29 @@ describe("tiles of sheets", () => {
   });
 });
 
+/** A model whose rows are shown as vectors of 16 numbers. */
+async function modelOfVectors(values: number[]): Promise<Model> {
+  const plain = await smallModel();
+  const count = values.length / 16;
+  return new Model(
+    await writeBundle((add) => ({
+      ...plain.data,
+      information: add([], [0]),
+      prior: add([], [0]),
+      rows: {
+        ...plain.data.rows,
+        mean: add([], [0]),
+        factors: add([], [0]),
+        shown: { kind: "vector", count, values: add(values, [count, 16]) },
+      },
+    })),
+  );
+}
+
 describe("values of rows", () => {
   it("are cut from one array, and rows beyond it have none", async () => {
-    const plain = await smallModel();
     const values = Array.from({ length: 32 }, (_, n) => n - 3);
-    const model = new Model(
-      await writeBundle((add) => ({
-        ...plain.data,
-        information: add([], [0]),
-        prior: add([], [0]),
-        rows: {
-          ...plain.data.rows,
-          mean: add([], [0]),
-          factors: add([], [0]),
-          shown: { kind: "vector", count: 2, values: add(values, [2, 16]) },
-        },
-      })),
-    );
+    const model = await modelOfVectors(values);
     const second = await thumbnail(model, 1);
     expect(second?.kind === "vector" && Array.from(second.values)).toEqual(values.slice(16));
     expect(await thumbnail(model, 2)).toBeNull();
@@ -48,21 +54,7 @@ describe("values of rows", () => {
   });
 
   it("keeps the scale of curves although a few rows are outliers", async () => {
-    const plain = await smallModel();
     const values = Array.from({ length: 100 * 16 }, (_, n) => (n < 16 ? 1000 : n % 16));
-    const model = new Model(
-      await writeBundle((add) => ({
-        ...plain.data,
-        information: add([], [0]),
-        prior: add([], [0]),
-        rows: {
-          ...plain.data.rows,
-          mean: add([], [0]),
-          factors: add([], [0]),
-          shown: { kind: "vector", count: 100, values: add(values, [100, 16]) },
-        },
-      })),
-    );
-    expect(range(model)).toEqual([0, 15]);
+    expect(range(await modelOfVectors(values))).toEqual([0, 15]);
   });
 });

@@ -208,7 +208,8 @@ def runs_table(
 ) -> RunsTable:
     """Return the table of runs, with a column for each of some values.
 
-    What a run is stands in the last column if no cell is wrapped then, otherwise below its row.
+    Descriptions of runs are the last column if no cell has to be wrapped, otherwise they stand
+    below the rows.
     Optional columns are added as far as they fit into the width.
     """
     is_beside = _is_one_line_per_row(_runs_table(runs, columns, True), width)

@@ -20,9 +20,11 @@ from unweave.theory import Estimates
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes as Axes
+    from matplotlib.axis import Axis as Axis
     from matplotlib.figure import Figure as Figure
+    from matplotlib.gridspec import SubplotSpec as SubplotSpec
 else:  # the modules of papers can be imported without matplotlib
-    Axes = Figure = Any
+    Axes = Axis = Figure = SubplotSpec = Any
 
 Values = NDArray[np.float64]
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Annotated, NamedTuple
+from typing import Annotated, NamedTuple
 
 import numpy as np
 import torch
@@ -16,16 +16,13 @@ from unweave.aggregate import batch_total_correlation, exact, log_aggregate, tot
 from unweave.core.noise import Noise
 from unweave.evaluation.model import FittedModel
 from unweave.latents import Distribution, Latent, rows
-from unweave.studies.drawing import BLUE, INK, ORANGE, Values, panels
+from unweave.studies.drawing import BLUE, INK, ORANGE, Figure, Values, panels
 from unweave.studies.intervals import range_interval, two_sigma_interval
 from unweave.studies.study import NotTrained, Results
 from unweave.studies.texts import Texts
 from unweave.studies.workspace import Claim, Measured, Numbers, Result, Workspace
 from unweave.theory import encodings_of
 from unweave.training.records import Matrix, Number
-
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
 
 BATCH, BATCHES, DRAWS = 10_000, 20, 500
 BETAS = 4  # of the study, with one network each

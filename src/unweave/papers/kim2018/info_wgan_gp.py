@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import partial
-from typing import TYPE_CHECKING, Any, NotRequired
+from typing import Any, NotRequired
 
 import numpy as np
 from typing_extensions import TypedDict
@@ -31,7 +31,7 @@ from unweave.papers.kim2018.methods import (
     setting_of,
 )
 from unweave.papers.kim2018.shapes2d import START, STUDY as SHAPES2D
-from unweave.studies.drawing import BLUE, MUTED, draw_means, letter_panels, panels
+from unweave.studies.drawing import BLUE, MUTED, Axes, Figure, draw_means, letter_panels, panels
 from unweave.studies.forms import TraversalsAndSamples, Word
 from unweave.studies.images import draw_pictures, encode_png
 from unweave.studies.intervals import mean_over_networks
@@ -46,10 +46,6 @@ from unweave.studies.study import (
 from unweave.studies.texts import Texts
 from unweave.studies.workspace import Claim, Numbers, Result, Workspace
 from unweave.training.records import Number
-
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
-    from matplotlib.figure import Figure
 
 KIND = "info-wgan-gp"
 BEST, BEST_LARGE = (KIND, 0.2), (KIND, 0.6)  # of figures 9 and 35

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple, NotRequired
+from typing import Any, Literal, NamedTuple, NotRequired
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -23,6 +23,9 @@ from unweave.studies.drawing import (
     ORANGE,
     PURPLE,
     SKY,
+    Axes,
+    Axis,
+    Figure,
     draw_means,
     panels,
     shades,
@@ -36,11 +39,6 @@ from unweave.studies.texts import Texts
 from unweave.studies.workspace import Claim, Numbers, Result
 from unweave.training.records import Number
 from unweave.training.run import Run
-
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
-    from matplotlib.axis import Axis
-    from matplotlib.figure import Figure
 
 _OURS, _HIGGINS = "factor_vae_score/kim2018", "beta_vae_score/kim2018"
 OURS, HIGGINS = f"metrics/{_OURS}", f"metrics/{_HIGGINS}"

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from functools import partial
-from typing import TYPE_CHECKING, NotRequired
+from typing import NotRequired
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,7 +18,7 @@ from unweave.evaluation.monitor import Measure
 from unweave.papers.esmaeili2019.digits import Digits, digits_of
 from unweave.papers.kim2018.methods import draw_lines, draw_losses
 from unweave.presets import preset
-from unweave.studies.drawing import panels
+from unweave.studies.drawing import Figure, panels
 from unweave.studies.forms import Picture, Traversals
 from unweave.studies.images import decode_png, draw_pictures, encode_png
 from unweave.studies.study import PICTURES, Group, Results, Study
@@ -26,9 +26,6 @@ from unweave.studies.texts import Texts
 from unweave.studies.workspace import Claim, Numbers, Result, Workspace
 from unweave.training.records import Number
 from unweave.training.run import Run
-
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
 
 ACCURACY = "terms/critic_accuracy"
 CONTINUOUS, CATEGORIES, NOISE = "facts/continuous", "facts/categories", "facts/noise"

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING
 
 from unweave.evaluation.model import FittedModel
 from unweave.evaluation.monitor import Measure
@@ -29,16 +28,13 @@ from unweave.papers.stand_in import (
     stand_in_text,
 )
 from unweave.presets import preset
-from unweave.studies.drawing import letter_panels, panels
+from unweave.studies.drawing import Figure, letter_panels, panels
 from unweave.studies.forms import Divergences
 from unweave.studies.images import draw_pictures
 from unweave.studies.study import PICTURES, Group, Network, Results, Study
 from unweave.studies.texts import Texts
 from unweave.studies.workspace import Claim, Numbers, Result, Workspace
 from unweave.training.run import Run
-
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
 
 SHOWN = {"beta-vae": 4.0, "factor-vae": 10.0}  # the settings in pictures, with seed 0
 _STEPS, _SEEDS = 20_000, 3  # of the stand-in

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING
 
 import numpy as np
 import torch
@@ -17,7 +16,7 @@ from unweave.papers.sikka2019 import deep
 from unweave.papers.sikka2019.deep import SAMPLES
 from unweave.papers.sikka2019.orders import falls
 from unweave.presets.sikka2019 import MOVING_BETAS, MOVING_DIGIT
-from unweave.studies.drawing import BLUE, SKY, Values
+from unweave.studies.drawing import BLUE, SKY, Axes, Figure, SubplotSpec, Values
 from unweave.studies.images import pack_array, unpack_array
 from unweave.studies.intervals import mean_over_networks, range_interval
 from unweave.studies.study import PICTURES, Network, Results, Study
@@ -25,11 +24,6 @@ from unweave.studies.texts import Texts
 from unweave.studies.workspace import Claim, Measured, Numbers, Result, Workspace
 from unweave.training.records import Matrix, Number
 from unweave.training.run import Run
-
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
-    from matplotlib.figure import Figure
-    from matplotlib.gridspec import SubplotSpec
 
 SWEEP = deep.Sweep(MOVING_DIGIT, latents=2, betas=MOVING_BETAS, seeds=tuple(range(300)))
 SHOWN = (0.1, 2.5)  # the small and the large beta of panel E
