@@ -288,6 +288,8 @@ def code_hashes(content: object) -> dict[str, str]:
 
     >>> code_hashes({"objective": {"kind": "my:VAE", "source-hash": "3f2a"}, "seed": 0})
     {'my:VAE': '3f2a'}
+    >>> code_hashes({"source-hash": 3})  # of a damaged file
+    {}
     """
     if isinstance(content, str) and _IDENTITY(content):
         name, _, code = content.partition("@")
@@ -296,7 +298,9 @@ def code_hashes(content: object) -> dict[str, str]:
     found: dict[str, str] = {}
     if isinstance(content, Mapping):
         values = content.values()
-        found = {content["kind"]: content[HASH]} if HASH in content else {}
+        part = content.get("kind"), content.get(HASH)
+        if isinstance(part[0], str) and isinstance(part[1], str):
+            found[part[0]] = part[1]
     elif isinstance(content, (list, tuple)):
         values = content
     for value in values:

@@ -15,8 +15,7 @@ runs/<digest>/run.json             the run
 import functools
 import json
 import warnings
-from collections.abc import Callable, Iterable, Mapping
-from contextlib import suppress
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import partial
 from hashlib import sha256
@@ -27,6 +26,7 @@ from torch import Tensor
 
 from unweave.core import files, spec
 from unweave.core.files import delete, make_folder, write_atomically
+from unweave.core.groups import grouped
 from unweave.core.outputs import RUN
 from unweave.core.parts import code_hashes, own_parts, reading_again
 from unweave.data import Data, Dataset, Schema
@@ -263,6 +263,27 @@ def run_from(record: Sealed) -> Run:
     return run
 
 
+class _Comparable(NamedTuple):
+    """Checksums of the settings of a run, for runs that differ only in some of them."""
+
+    but_steps: bytes  # of all settings but the steps
+    steps: int
+    but_code: bytes  # of all but the hashes of users' own code; empty if there is none
+
+    @classmethod
+    def of(cls, content: dict[str, Any]) -> Self:
+        """Return the checksums of the JSON form of a run."""
+        others = {name: value for name, value in content.items() if name != "steps"}
+        hashes, text = code_hashes(content), json.dumps(content, sort_keys=True)
+        for code in hashes.values():
+            text = text.replace(code, "")
+        return cls(
+            sha256(json.dumps(others, sort_keys=True).encode()).digest(),
+            int(content["steps"]),
+            sha256(text.encode()).digest() if hashes else b"",
+        )
+
+
 @dataclass(frozen=True)
 class Store:
     """All runs under one folder."""
@@ -283,30 +304,33 @@ class Store:
         Settings are compared as plain JSON, so that a store of many runs is searched quickly.
         Folders that cannot be read are left out.
         """
-        others: dict[bytes, list[tuple[int, RunFolder]]] = {}
-        for folder in self.folders():
-            with suppress(OSError, ValueError, RecursionError):
-                key, steps = _stored_settings(folder.path, (folder.path / RUN).stat().st_mtime_ns)
-                others.setdefault(key, []).append((steps, folder))
+        others = grouped((stored.but_steps, (stored.steps, f)) for stored, f in self._comparable())
         by_run = {}
         for run in runs:
-            key, steps = _all_but_steps(spec.to_json(run))
-            shorter = [each for each in others.get(key, []) if each[0] < steps]
+            own = _Comparable.of(spec.to_json(run))
+            shorter = [each for each in others.get(own.but_steps, []) if each[0] < own.steps]
             by_run[run.digest] = [folder for _, folder in sorted(shorter, key=lambda e: -e[0])]
         return by_run
 
     def runs_of_other_code(self, runs: Iterable[Run]) -> dict[str, RunFolder]:
         """The newest stored run that differs from each new run only in the code of own parts."""
-        new: dict[str, list[str]] = {}
-        for run in runs:
-            content = spec.to_json(run)
-            if code_hashes(content) and not (self.folder(run).path / RUN).exists():
-                new.setdefault(_all_but_code(content), []).append(run.digest)
+        own = ((_Comparable.of(spec.to_json(run)).but_code, run) for run in runs)
+        unstored = ((k, run) for k, run in own if k and not (self.folder(run).path / RUN).exists())
+        new = grouped((key, run.digest) for key, run in unstored)
         found: dict[str, RunFolder] = {}
-        for folder in self.folders() if new else ():
-            with suppress(OSError, ValueError, RecursionError):
-                found |= dict.fromkeys(new.get(_all_but_code(folder.settings), ()), folder)
+        for stored, folder in self._comparable() if new else ():
+            found |= dict.fromkeys(new.get(stored.but_code, ()), folder)
         return found
+
+    def _comparable(self) -> Iterator[tuple[_Comparable, RunFolder]]:
+        """Yield the settings of the stored runs that can be read, the newest last."""
+        for folder in self.folders():
+            try:
+                changed = (folder.path / RUN).stat().st_mtime_ns
+                comparable = _stored_settings(folder.path, changed)
+            except (OSError, ValueError, RecursionError):
+                continue
+            yield comparable, folder
 
     def find_all(self, names: Iterable[str]) -> list[Path]:
         """The folders of runs by their names, as `find` takes them, each once."""
@@ -350,20 +374,6 @@ def refuse_model_file(name: str) -> None:
 
 
 @functools.lru_cache(maxsize=100_000)
-def _stored_settings(path: Path, _changed: int) -> tuple[bytes, int]:
-    """Return `_all_but_steps` of a stored run; its run.json is read once."""
-    return _all_but_steps(RunFolder(path).settings)
-
-
-def _all_but_code(content: dict[str, Any]) -> str:
-    """Return the settings of a run as text without the hashes of users' own code."""
-    text = json.dumps(content, sort_keys=True)
-    for code in code_hashes(content).values():
-        text = text.replace(code, "")
-    return text
-
-
-def _all_but_steps(content: dict[str, Any]) -> tuple[bytes, int]:
-    """Return a checksum of the settings of a run without its steps, and its steps."""
-    others = {name: value for name, value in content.items() if name != "steps"}
-    return sha256(json.dumps(others, sort_keys=True).encode()).digest(), int(content["steps"])
+def _stored_settings(path: Path, _changed: int) -> _Comparable:
+    """Return the settings of a stored run, whose run.json is read once."""
+    return _Comparable.of(RunFolder(path).settings)
